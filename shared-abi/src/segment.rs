@@ -15,7 +15,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::version::{ABI_VERSION, MAGIC};
 use core::fmt;
 use core::ptr::NonNull;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout};
 
 /// Bytes of the segment header.
 pub const HEADER_BYTES: u64 = 4096;
@@ -69,7 +69,7 @@ pub struct Identity {
     /// Version of the interposer, NUL-padded text.
     pub library_version: [u8; 32],
     /// Zero.
-    pub reserved_1: [u8; 96],
+    pub reserved_1: [u8; 112],
 }
 
 const _: () = {
@@ -214,7 +214,7 @@ impl Segment {
             dictionary_offset: sizes.dictionary_offset(),
             dictionary_bytes: sizes.dictionary_bytes,
             reserved_0: 0,
-            reserved_1: [0; 96],
+            reserved_1: [0; 112],
             ..who
         };
         // SAFETY: the caller gives at least HEADER_BYTES writable, aligned bytes that nobody else reads yet.

@@ -1,0 +1,3 @@
+//! Weighted stacks.
+
+pub mod profile; // what the files, the page and the summary show
