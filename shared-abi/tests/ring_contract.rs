@@ -262,27 +262,30 @@ fn two_threads_and_a_consumer_account_for_every_record() {
         });
         let mut consumer = Consumer::new(&store);
         let mut last = [None; 2];
-        loop {
-            let done = producers.iter().all(|producer| producer.is_finished());
-            match consumer.pop() {
-                Popped::Record(record) => {
-                    let words: Vec<u64> = record
-                        .payload()
-                        .chunks_exact(8)
-                        .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
-                        .collect();
-                    let producer = usize::from(record.kind);
-                    assert_eq!(words, [producer as u64, record.host_ns, record.host_ns ^ 0x5a5a]);
-                    assert!(last[producer] < Some(record.host_ns), "order of producer {producer}");
-                    last[producer] = Some(record.host_ns);
-                    delivered[producer] += 1;
-                }
-                Popped::Torn { position } => panic!("torn at {position}"),
-                Popped::Empty { .. } if done => break,
-                Popped::Empty { .. } => thread::yield_now(),
+        // `false` when nothing is there to be read.
+        let mut drain_one = || match consumer.pop() {
+            Popped::Record(record) => {
+                let words = record.payload().chunks_exact(8);
+                let words: Vec<_> =
+                    words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect();
+                let producer = usize::from(record.kind);
+                assert_eq!(words, [producer as u64, record.host_ns, record.host_ns ^ 0x5a5a]);
+                assert!(last[producer] < Some(record.host_ns), "order of producer {producer}");
+                last[producer] = Some(record.host_ns);
+                delivered[producer] += 1;
+                true
+            }
+            Popped::Torn { position } => panic!("torn at {position}"),
+            Popped::Empty { .. } => false,
+        };
+        while !producers.iter().all(|producer| producer.is_finished()) {
+            if !drain_one() {
+                thread::yield_now();
             }
         }
+        // Only the join makes the last records visible for certain; `is_finished` orders nothing.
         dropped = producers.map(|producer| producer.join().expect("a producer"));
+        while drain_one() {}
     });
     for producer in 0..2 {
         assert_eq!(delivered[producer] + dropped[producer], per_thread);
