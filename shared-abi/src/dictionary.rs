@@ -158,7 +158,7 @@ pub fn define(
     });
     word(8)?.store(u64::from(id) | (check >> 32) << 32, Ordering::Relaxed);
     // Release pairs with the Acquire in `Reader::next`.
-    word(0)?.store(entry_bytes / 8 | ((kind as u64) << 32) | PUBLISHED, Ordering::Release);
+    word(0)?.store((entry_bytes / 8) | ((kind as u64) << 32) | PUBLISHED, Ordering::Release);
     Ok(())
 }
 

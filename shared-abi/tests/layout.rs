@@ -241,7 +241,8 @@ fn layout_of(source: &str) -> String {
         }
         let closes_block =
             code.starts_with('}') || (!code.starts_with(' ') && code.trim_end().ends_with(';'));
-        inside &= !closes_block && !(opens_block && code.trim_end().ends_with('}'));
+        let one_line_block = opens_block && code.trim_end().ends_with('}');
+        inside &= !(closes_block || one_line_block);
     }
     assert!(!inside, "the last block did not end");
     layout
