@@ -1,1 +1,3 @@
-//! Benches live beside this file.
+//! What the benches share; the benches themselves live in `benches/` beside this directory.
+
+pub mod heap_segment;

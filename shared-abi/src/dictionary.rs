@@ -138,7 +138,12 @@ const PUBLISHED: u64 = 1 << 63;
 /// Appends a definition: `parts` are concatenated and padded with zeros to a whole word.
 ///
 /// Allocates: no. Locks: no. Waits: no.
-pub fn define(segment: &Segment, kind: DefinitionKind, id: u32, parts: &[&[u8]]) -> Result<(), DictionaryFull> {
+pub fn define(
+    segment: &Segment,
+    kind: DefinitionKind,
+    id: u32,
+    parts: &[&[u8]],
+) -> Result<(), DictionaryFull> {
     let payload_words = words_for(parts.iter().map(|part| part.len()).sum());
     let entry_bytes = ENTRY_HEADER_BYTES + payload_words as u64 * 8;
     let offset = reserve(segment, entry_bytes)?;
@@ -153,7 +158,7 @@ pub fn define(segment: &Segment, kind: DefinitionKind, id: u32, parts: &[&[u8]])
     });
     word(8)?.store(u64::from(id) | (check >> 32) << 32, Ordering::Relaxed);
     // Release pairs with the Acquire in `Reader::next`.
-    word(0)?.store(entry_bytes / 8 | (kind as u64) << 32 | PUBLISHED, Ordering::Release);
+    word(0)?.store((entry_bytes / 8) | ((kind as u64) << 32) | PUBLISHED, Ordering::Release);
     Ok(())
 }
 
@@ -205,7 +210,8 @@ pub struct Reader {
 
 impl Reader {
     /// Copies the next definition's payload behind what `buffer` holds by calling `append` for each word.
-    /// `words` of the result counts from zero for this definition.
+    /// `words` of the result counts from zero for this definition. `append` has been called for a torn entry as well:
+    /// the caller drops those words. The collector bounds what it keeps; an entry may claim the whole dictionary.
     pub fn next(&mut self, segment: &Segment, mut append: impl FnMut(u64)) -> Read {
         let offset = self.offset;
         let limit = segment.identity().dictionary_bytes;

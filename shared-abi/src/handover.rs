@@ -32,10 +32,22 @@ const _: () = assert!(size_of::<Hello>() == 128);
 
 impl Hello {
     /// A hello of this version.
-    pub const fn new(segment_bytes: u64, process_id: u32, token: [u8; 64], library_version: [u8; 32]) -> Self {
+    pub const fn new(
+        segment_bytes: u64,
+        process_id: u32,
+        token: [u8; 64],
+        library_version: [u8; 32],
+    ) -> Self {
         let kind = MessageKind::Hello as u32;
         Self {
-            magic: MAGIC, abi_version: ABI_VERSION, kind, segment_bytes, process_id, reserved: 0, token, library_version,
+            magic: MAGIC,
+            abi_version: ABI_VERSION,
+            kind,
+            segment_bytes,
+            process_id,
+            reserved: 0,
+            token,
+            library_version,
         }
     }
 }

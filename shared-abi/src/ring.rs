@@ -61,7 +61,7 @@ impl RingStore for Segment {
 /// Why a record did not enter the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushError {
-    /// The consumer is a whole lap behind.
+    /// The consumer is a whole lap behind, or the slot's sequence is damaged.
     Full,
     /// The consumer gave up on the slot while it was being written.
     TooLate,
@@ -91,7 +91,7 @@ pub fn push(store: &impl RingStore, kind: u16, host_ns: u64, parts: &[&[u8]]) ->
     // Release pairs with the Acquire load of the sequence in `pop`: the payload is visible before the slot is.
     store
         .slot_word(position, 0)
-        .compare_exchange(position, position + 1, Ordering::Release, Ordering::Relaxed)
+        .compare_exchange(position, position.wrapping_add(1), Ordering::Release, Ordering::Relaxed)
         .map(drop)
         .map_err(|_| PushError::TooLate)
 }
@@ -106,7 +106,7 @@ fn reserve(store: &impl RingStore) -> Result<u64, PushError> {
         match sequence.wrapping_sub(position) as i64 {
             0 => match store.head().compare_exchange_weak(
                 position,
-                position + 1,
+                position.wrapping_add(1),
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
@@ -114,7 +114,16 @@ fn reserve(store: &impl RingStore) -> Result<u64, PushError> {
                 Err(now) => position = now,
             },
             behind if behind < 0 => return Err(PushError::Full),
-            _ => position = store.head().load(Ordering::Relaxed),
+            _ => {
+                let now = store.head().load(Ordering::Relaxed);
+                // A sequence ahead of its position means that others used the slot, and the Acquire above makes the
+                // head that they moved visible. A head that stands still was written by no producer: were we to
+                // try again, a damaged segment would hang the engine.
+                if now == position {
+                    return Err(PushError::Full);
+                }
+                position = now;
+            }
         }
     }
 }
@@ -141,6 +150,10 @@ impl Record {
 
 /// What the consumer found at its position.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "returned by value and looked at once; this crate has no allocator"
+)]
 pub enum Popped {
     /// A whole record.
     Record(Record),
@@ -186,18 +199,21 @@ impl<'a, Store: RingStore> Consumer<'a, Store> {
         record.map_or(Popped::Torn { position }, Popped::Record)
     }
 
-    /// Gives up on a reserved slot whose writer does not come back. `false` if it was published meanwhile.
+    /// Gives up on a reserved slot whose writer does not come back. `false` if it was published meanwhile, or if no
+    /// producer has reserved it (a slot freed a lap early would stop every producer).
     pub fn skip(&mut self) -> bool {
         let position = self.position;
-        let free = position.wrapping_add(self.store.slot_count());
-        let sequence = self.store.slot_word(position, 0);
-        let current = sequence.load(Ordering::Acquire);
-        if current == position.wrapping_add(1) {
+        if self.store.head().load(Ordering::Relaxed) <= position {
             return false;
         }
+        let free = position.wrapping_add(self.store.slot_count());
+        let sequence = self.store.slot_word(position, 0);
         // Release: as in `free`. A late writer's CAS position -> position+1 fails from here on.
-        if sequence.compare_exchange(current, free, Ordering::Release, Ordering::Relaxed).is_err() {
-            return false;
+        match sequence.compare_exchange(position, free, Ordering::Release, Ordering::Relaxed) {
+            Err(current) if current == position.wrapping_add(1) => return false,
+            // Skipped; or the slot is in a later lap already, because a collector died between freeing it and storing
+            // its tail. It then belongs to that lap and is left alone.
+            Ok(_) | Err(_) => {}
         }
         self.position = position.wrapping_add(1);
         self.store.tail().store(self.position, Ordering::Relaxed);

@@ -198,7 +198,8 @@ impl Segment {
     ///
     /// # Safety
     /// `base` points to `sizes.segment_bytes()` writable zero bytes, aligned to 4096, mapped for as long as the
-    /// returned value or a copy of it is used.
+    /// returned value or a copy of it is used. `sizes` has at least one lane, a number of slots that is a power of
+    /// two in [`SLOT_COUNT_RANGE`], and a dictionary that is a multiple of 4096 bytes.
     pub unsafe fn create(base: NonNull<u8>, sizes: Sizes, who: Identity) -> Self {
         let identity = Identity {
             magic: MAGIC,
@@ -247,6 +248,10 @@ impl Segment {
         let Ok(identity) = Identity::read_from_bytes(&bytes) else {
             return Err(SegmentError::BadGeometry);
         };
+        // A fresh memfd is all zeros until `create` has begun: not ready, rather than not ours.
+        if identity.magic == 0 && version == 0 {
+            return Err(SegmentError::NotReady);
+        }
         if identity.magic != MAGIC {
             return Err(SegmentError::NotASegment { found: identity.magic });
         }
@@ -333,4 +338,5 @@ fn geometry_holds(identity: &Identity, mapped_bytes: u64) -> bool {
         && identity.dictionary_offset == sizes.dictionary_offset()
         && identity.segment_bytes == sizes.segment_bytes()
         && identity.segment_bytes <= mapped_bytes
+        && identity.segment_bytes <= MAX_SEGMENT_BYTES
 }

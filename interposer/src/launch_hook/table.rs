@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use shared_abi::sync::{AtomicPtr, AtomicU32, Ordering};
 
 /// How a hook came to see its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
