@@ -92,13 +92,24 @@ pub fn ledger() -> Vec<LedgerLine> {
 }
 
 pub fn statuses() -> Vec<StatusLine> {
-    vec![StatusLine {
+    [
+        (
+            "cupti-taken",
+            "another tool holds CUPTI (torch.profiler, Nsight or a peer): windows are skipped until it has gone",
+            "cuptiSubscribe: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, 3 tries",
+            false,
+        ),
+        ("armed", "hooks are installed", "", true),
+    ]
+    .into_iter()
+    .map(|(name, text, detail, holds)| StatusLine {
         process_id: PROCESS_ID,
-        name: "cupti_taken".to_owned(),
-        text: "Another tool held CUPTI for a while, so no windows were opened; they went on when it left.".to_owned(),
-        detail: "cuptiSubscribe returned CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, 3 tries".to_owned(),
-        holds: false,
-    }]
+        name: name.to_owned(),
+        text: text.to_owned(),
+        detail: detail.to_owned(),
+        holds,
+    })
+    .collect()
 }
 
 pub fn hooks() -> Vec<HookLine> {

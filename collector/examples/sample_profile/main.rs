@@ -8,9 +8,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use launchscope::aggregate::profile::{
-    Frame, FrameId, Layer, Profile, WeightedStack, Weights,
-};
+use launchscope::aggregate::profile::{Frame, FrameId, Layer, Profile, WeightedStack, Weights};
 use launchscope::export::{Format, write_all};
 
 mod around; // totals, ledger, statuses, hooks
@@ -25,9 +23,8 @@ const WINDOW_SHARE: f64 = 0.0071;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let directory = PathBuf::from(
-        arguments.next().ok_or("usage: sample_profile DIRECTORY [decode|empty|hostile|big]")?,
-    );
+    let directory =
+        PathBuf::from(arguments.next().ok_or("usage: sample_profile DIRECTORY [decode|empty|hostile|big]")?);
     let scenario = arguments.next().unwrap_or_else(|| "decode".to_owned());
     let profile = match scenario.as_str() {
         "decode" => decode(),
@@ -168,7 +165,8 @@ const LINEAR: &str = "
 /// What runs in a layer: frames under `Qwen3DecoderLayer.forward`, kernel, runs per layer and step, microseconds.
 fn layer_work() -> Vec<(u32, String, &'static str, f64, f64)> {
     let attention = "py Qwen3Attention.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/models/qwen3.py";
-    let mlp = "py Qwen2MLP.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/models/qwen2.py";
+    let mlp =
+        "py Qwen2MLP.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/models/qwen2.py";
     let ops = "/opt/venv/lib/python3.12/site-packages/vllm/_custom_ops.py";
     let norm = format!(
         "py RMSNorm.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/layernorm.py:187\npy fused_add_rms_norm @ {ops}:331\nnat fused_add_rms_norm @ _C.abi3.so\napi cuLaunchKernel"
@@ -178,17 +176,97 @@ fn layer_work() -> Vec<(u32, String, &'static str, f64, f64)> {
     );
     vec![
         (218, norm.clone(), NORM, 1.0, 3.1),
-        (221, format!("{attention}:139\npy QKVParallelLinear.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/linear.py:565{LINEAR}\napi cuLaunchKernelEx"), GEMM_QKV, 1.0, 17.4),
-        (221, format!("{attention}:146\npy RMSNorm.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/layernorm.py:187\npy rms_norm @ {ops}:324\nnat rms_norm @ _C.abi3.so\napi cuLaunchKernel"), QK_NORM, 2.0, 2.3),
-        (221, format!("{attention}:151\npy RotaryEmbedding.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/rotary_embedding/base.py:148\npy rotary_embedding @ {ops}:301\nnat rotary_embedding @ _C.abi3.so\napi cuLaunchKernel"), ROPE, 1.0, 2.6),
-        (221, format!("{flash}\npy reshape_and_cache_flash @ {ops}:1905\nnat reshape_and_cache_flash @ _C.abi3.so\napi cuLaunchKernel"), CACHE, 1.0, 2.9),
-        (221, format!("{flash}\npy flash_attn_varlen_func @ /opt/venv/lib/python3.12/site-packages/vllm/vllm_flash_attn/flash_attn_interface.py:233\nnat mha_fwd @ _vllm_fa3_C.abi3.so\nnat run_mha_fwd | void run_mha_fwd_<90, cutlass::bfloat16_t, 128, 128, true, true, false, true>(Flash_fwd_params&, CUstream_st*) @ _vllm_fa3_C.abi3.so\napi cuLaunchKernelEx"), FLASH, 1.0, 31.8),
-        (221, format!("{flash}\npy flash_attn_varlen_func @ /opt/venv/lib/python3.12/site-packages/vllm/vllm_flash_attn/flash_attn_interface.py:233\nnat mha_fwd @ _vllm_fa3_C.abi3.so\napi cuLaunchKernel"), COMBINE, 1.0, 4.2),
-        (221, format!("{attention}:153\npy RowParallelLinear.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/linear.py:1402{LINEAR}\napi cuLaunchKernelEx"), GEMM_OUT, 1.0, 13.2),
+        (
+            221,
+            format!(
+                "{attention}:139\npy QKVParallelLinear.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/linear.py:565{LINEAR}\napi cuLaunchKernelEx"
+            ),
+            GEMM_QKV,
+            1.0,
+            17.4,
+        ),
+        (
+            221,
+            format!(
+                "{attention}:146\npy RMSNorm.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/layernorm.py:187\npy rms_norm @ {ops}:324\nnat rms_norm @ _C.abi3.so\napi cuLaunchKernel"
+            ),
+            QK_NORM,
+            2.0,
+            2.3,
+        ),
+        (
+            221,
+            format!(
+                "{attention}:151\npy RotaryEmbedding.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/rotary_embedding/base.py:148\npy rotary_embedding @ {ops}:301\nnat rotary_embedding @ _C.abi3.so\napi cuLaunchKernel"
+            ),
+            ROPE,
+            1.0,
+            2.6,
+        ),
+        (
+            221,
+            format!(
+                "{flash}\npy reshape_and_cache_flash @ {ops}:1905\nnat reshape_and_cache_flash @ _C.abi3.so\napi cuLaunchKernel"
+            ),
+            CACHE,
+            1.0,
+            2.9,
+        ),
+        (
+            221,
+            format!(
+                "{flash}\npy flash_attn_varlen_func @ /opt/venv/lib/python3.12/site-packages/vllm/vllm_flash_attn/flash_attn_interface.py:233\nnat mha_fwd @ _vllm_fa3_C.abi3.so\nnat run_mha_fwd | void run_mha_fwd_<90, cutlass::bfloat16_t, 128, 128, true, true, false, true>(Flash_fwd_params&, CUstream_st*) @ _vllm_fa3_C.abi3.so\napi cuLaunchKernelEx"
+            ),
+            FLASH,
+            1.0,
+            31.8,
+        ),
+        (
+            221,
+            format!(
+                "{flash}\npy flash_attn_varlen_func @ /opt/venv/lib/python3.12/site-packages/vllm/vllm_flash_attn/flash_attn_interface.py:233\nnat mha_fwd @ _vllm_fa3_C.abi3.so\napi cuLaunchKernel"
+            ),
+            COMBINE,
+            1.0,
+            4.2,
+        ),
+        (
+            221,
+            format!(
+                "{attention}:153\npy RowParallelLinear.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/linear.py:1402{LINEAR}\napi cuLaunchKernelEx"
+            ),
+            GEMM_OUT,
+            1.0,
+            13.2,
+        ),
         (226, norm, NORM, 1.0, 3.1),
-        (227, format!("{mlp}:107\npy MergedColumnParallelLinear.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/linear.py:565{LINEAR}\napi cuLaunchKernelEx"), GEMM_UP, 1.0, 51.5),
-        (227, format!("{mlp}:108\npy SiluAndMul.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/activation.py:89\nnat silu_and_mul @ _C.abi3.so\napi cuLaunchKernel"), SILU, 1.0, 3.4),
-        (227, format!("{mlp}:109\npy RowParallelLinear.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/linear.py:1402{LINEAR}\napi cuLaunchKernelEx"), GEMM_DOWN, 1.0, 27.9),
+        (
+            227,
+            format!(
+                "{mlp}:107\npy MergedColumnParallelLinear.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/linear.py:565{LINEAR}\napi cuLaunchKernelEx"
+            ),
+            GEMM_UP,
+            1.0,
+            51.5,
+        ),
+        (
+            227,
+            format!(
+                "{mlp}:108\npy SiluAndMul.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/activation.py:89\nnat silu_and_mul @ _C.abi3.so\napi cuLaunchKernel"
+            ),
+            SILU,
+            1.0,
+            3.4,
+        ),
+        (
+            227,
+            format!(
+                "{mlp}:109\npy RowParallelLinear.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/linear.py:1402{LINEAR}\napi cuLaunchKernelEx"
+            ),
+            GEMM_DOWN,
+            1.0,
+            27.9,
+        ),
     ]
 }
 
@@ -237,7 +315,8 @@ fn prefill(builder: &mut Builder) {
         let stack = builder.stack(&format!(
             "{ENGINE}\npy GPUModelRunner._model_forward @ /opt/venv/lib/python3.12/site-packages/vllm/v1/worker/gpu_model_runner.py:2581{LAYER}\n{DECODER}:{line}\n{frames}"
         ));
-        let kernel = builder.line(&kernel.replace("64x8_64x16", "192x208_64x4").replace("64x64_64x13", "256x128_64x4"));
+        let kernel = builder
+            .line(&kernel.replace("64x8_64x16", "192x208_64x4").replace("64x64_64x13", "256x128_64x4"));
         builder.add(&stack, &stack, kernel, steps * 36.0 * runs, mean_us * 4.6);
         builder.count(&stack, steps * 36.0 * runs);
     }
@@ -248,11 +327,46 @@ fn sampling(builder: &mut Builder) {
     let sampler = "py GPUModelRunner._sample @ /opt/venv/lib/python3.12/site-packages/vllm/v1/worker/gpu_model_runner.py:2466\npy Sampler.forward @ /opt/venv/lib/python3.12/site-packages/vllm/v1/sample/sampler.py:91";
     let prepare = "py GPUModelRunner._prepare_inputs @ /opt/venv/lib/python3.12/site-packages/vllm/v1/worker/gpu_model_runner.py:1204";
     let work = [
-        (format!("py GPUModelRunner.compute_logits @ /opt/venv/lib/python3.12/site-packages/vllm/v1/worker/gpu_model_runner.py:3077{LINEAR}\napi cuLaunchKernelEx"), "kern nvjet_tst_128x64_64x8_2x1_v_bz_TNT", 1.0, 402.0),
-        (format!("{sampler}\npy TopKTopPSampler.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/v1/sample/ops/topk_topp_sampler.py:152\nnat at::native::sort_cuda_kernel @ libtorch_cuda.so\nnat cudaLaunchKernel @ libcudart.so.13\napi cuLaunchKernel"), "kern DeviceSegmentedRadixSortKernel<float, long> | void at_cuda_detail::cub::DeviceSegmentedRadixSortKernel<at_cuda_detail::cub::DeviceRadixSortPolicy<float, long, int>::Policy900, false, false, float, long>()", 4.0, 38.5),
-        (format!("{sampler}\npy TopKTopPSampler.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/v1/sample/ops/topk_topp_sampler.py:157\nnat at::native::softmax_cuda_out @ libtorch_cuda.so\nnat cudaLaunchKernel @ libcudart.so.13\napi cuLaunchKernel"), "kern cunn_SoftMaxForward<4, float> | void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float, at::native::(anonymous namespace)::SoftMaxForwardEpilogue>(float*, float const*, int)", 1.0, 55.0),
-        (format!("{sampler}\npy random_sample @ /opt/venv/lib/python3.12/site-packages/vllm/v1/sample/ops/topk_topp_sampler.py:271\nnat at::native::exponential_kernel @ libtorch_cuda.so\nnat cudaLaunchKernel @ libcudart.so.13\napi cuLaunchKernel"), "kern distribution_elementwise_grid_stride_kernel<float, 4> | void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<float, 4, exponential>(long, at::PhiloxCudaState)", 1.0, 21.7),
-        (format!("{prepare}\nnat at::native::copy_kernel_cuda @ libtorch_cuda.so\nnat cudaMemcpyAsync @ libcudart.so.13\napi cuMemcpyHtoDAsync_v2"), "kern copy host to device", 6.0, 1.7),
+        (
+            format!(
+                "py GPUModelRunner.compute_logits @ /opt/venv/lib/python3.12/site-packages/vllm/v1/worker/gpu_model_runner.py:3077{LINEAR}\napi cuLaunchKernelEx"
+            ),
+            "kern nvjet_tst_128x64_64x8_2x1_v_bz_TNT",
+            1.0,
+            402.0,
+        ),
+        (
+            format!(
+                "{sampler}\npy TopKTopPSampler.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/v1/sample/ops/topk_topp_sampler.py:152\nnat at::native::sort_cuda_kernel @ libtorch_cuda.so\nnat cudaLaunchKernel @ libcudart.so.13\napi cuLaunchKernel"
+            ),
+            "kern DeviceSegmentedRadixSortKernel<float, long> | void at_cuda_detail::cub::DeviceSegmentedRadixSortKernel<at_cuda_detail::cub::DeviceRadixSortPolicy<float, long, int>::Policy900, false, false, float, long>()",
+            4.0,
+            38.5,
+        ),
+        (
+            format!(
+                "{sampler}\npy TopKTopPSampler.forward_cuda @ /opt/venv/lib/python3.12/site-packages/vllm/v1/sample/ops/topk_topp_sampler.py:157\nnat at::native::softmax_cuda_out @ libtorch_cuda.so\nnat cudaLaunchKernel @ libcudart.so.13\napi cuLaunchKernel"
+            ),
+            "kern cunn_SoftMaxForward<4, float> | void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float, at::native::(anonymous namespace)::SoftMaxForwardEpilogue>(float*, float const*, int)",
+            1.0,
+            55.0,
+        ),
+        (
+            format!(
+                "{sampler}\npy random_sample @ /opt/venv/lib/python3.12/site-packages/vllm/v1/sample/ops/topk_topp_sampler.py:271\nnat at::native::exponential_kernel @ libtorch_cuda.so\nnat cudaLaunchKernel @ libcudart.so.13\napi cuLaunchKernel"
+            ),
+            "kern distribution_elementwise_grid_stride_kernel<float, 4> | void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<float, 4, exponential>(long, at::PhiloxCudaState)",
+            1.0,
+            21.7,
+        ),
+        (
+            format!(
+                "{prepare}\nnat at::native::copy_kernel_cuda @ libtorch_cuda.so\nnat cudaMemcpyAsync @ libcudart.so.13\napi cuMemcpyHtoDAsync_v2"
+            ),
+            "kern copy host to device",
+            6.0,
+            1.7,
+        ),
     ];
     for (frames, kernel, runs, mean_us) in work {
         let stack = builder.stack(&format!("{ENGINE}\n{frames}"));

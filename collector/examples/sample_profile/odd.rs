@@ -19,8 +19,8 @@ pub fn empty() -> Profile {
         }],
         statuses: vec![StatusLine {
             process_id: PROCESS_ID,
-            name: "no_gpu_work".to_owned(),
-            text: "The process initialized CUDA but launched nothing. Send it a request while profiling.".to_owned(),
+            name: "no-gpu-work".to_owned(),
+            text: "the process has launched nothing on a GPU yet".to_owned(),
             detail: String::new(),
             holds: true,
         }],
@@ -85,7 +85,10 @@ pub fn big() -> Profile {
         for depth in 0..12 + random(10) {
             let width = 2 + depth / 3;
             let function = random(width);
-            frames.push(builder.line(&format!("py function_{depth}_{function} @ module_{depth}.py:{}", 10 + function)));
+            frames.push(
+                builder
+                    .line(&format!("py function_{depth}_{function} @ module_{depth}.py:{}", 10 + function)),
+            );
         }
         let kernel = builder.line(&format!("kern kernel_{}", random(300)));
         let count = if stack % 4 == 0 { 900.0 } else { 6.0 };

@@ -24,6 +24,9 @@ pub(super) struct Folded {
     pub frames: usize,
 }
 
+/// What makes two folded stacks one: both views, process and device.
+type StackKey = (Vec<FrameId>, Vec<FrameId>, u32, Option<u32>);
+
 /// Folds `profile` if one of its views has more than `above_frames` frames.
 pub(super) fn fold(profile: &Profile, above_frames: usize, below_share: f64) -> Option<Folded> {
     let launch = Tree::build(profile, View::Launch);
@@ -32,7 +35,7 @@ pub(super) fn fold(profile: &Profile, above_frames: usize, below_share: f64) -> 
         return None;
     }
     let mut table = FrameTable::new(below_share);
-    let mut merged: HashMap<(Vec<FrameId>, Vec<FrameId>, u32, Option<u32>), usize> = HashMap::new();
+    let mut merged: HashMap<StackKey, usize> = HashMap::new();
     let mut stacks: Vec<WeightedStack> = Vec::new();
     for stack in &profile.stacks {
         let launch_view = launch.folded(&stack.launch_view, below_share, profile, &mut table);
@@ -169,13 +172,7 @@ impl FrameTable {
         let new = *self.small.entry(layer).or_insert(next);
         if new == next {
             let name = self.small_name.clone();
-            self.frames.push(Frame {
-                layer,
-                name,
-                full_name: String::new(),
-                file: String::new(),
-                line: 0,
-            });
+            self.frames.push(Frame { layer, name, full_name: String::new(), file: String::new(), line: 0 });
         }
         new
     }

@@ -172,7 +172,9 @@ fn advice(error: &io::Error) -> &'static str {
     use io::ErrorKind;
     match error.kind() {
         ErrorKind::StorageFull => "the disk is full: free space there or choose another output directory",
-        ErrorKind::QuotaExceeded => "the disk quota is used up: free space or choose another output directory",
+        ErrorKind::QuotaExceeded => {
+            "the disk quota is used up: free space or choose another output directory"
+        }
         ErrorKind::FileTooLarge => "the file size limit is reached: raise it with `ulimit -f` or export less",
         ErrorKind::PermissionDenied => "permission denied: choose an output directory that you may write to",
         ErrorKind::ReadOnlyFilesystem => "the file system is read-only: choose another output directory",
@@ -196,8 +198,7 @@ pub fn write_all(
         .map_err(|source| ExportError::CreateDirectory { path: directory.to_owned(), source })?;
     let mut written = Vec::new();
     for &format in formats {
-        let contents =
-            format.contents(profile).map_err(|source| ExportError::Encode { format, source })?;
+        let contents = format.contents(profile).map_err(|source| ExportError::Encode { format, source })?;
         for (name, bytes) in format.file_names().iter().zip(contents) {
             let path = directory.join(name);
             write_whole(&path, &bytes)

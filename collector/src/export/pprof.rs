@@ -192,9 +192,7 @@ pub fn to_pprof(profile: &Profile, view: View) -> PprofProfile {
         location: places.locations,
         function: places.functions,
         comment,
-        time_nanos: i64::try_from(profile.meta.start_wall_ms)
-            .unwrap_or(i64::MAX)
-            .saturating_mul(1_000_000),
+        time_nanos: i64::try_from(profile.meta.start_wall_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000),
         duration_nanos: i64::try_from(profile.meta.duration_ns).unwrap_or(i64::MAX),
         string_table: strings.strings,
     }
@@ -246,8 +244,7 @@ fn comments(profile: &Profile, view: View) -> Vec<String> {
     }));
     comments.extend(profile.statuses.iter().map(|status| {
         let when = if status.holds { "holds" } else { "held" };
-        let detail =
-            if status.detail.is_empty() { String::new() } else { format!(" [{}]", status.detail) };
+        let detail = if status.detail.is_empty() { String::new() } else { format!(" [{}]", status.detail) };
         format!("status {} {when} in process {}: {}{detail}", status.name, status.process_id, status.text)
     }));
     comments

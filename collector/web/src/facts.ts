@@ -16,29 +16,54 @@ export function summary(profile: Profile): HTMLElement {
   const tile = (term: string, value: string, note: string, mark = ""): void =>
     append(list, el("div", { class: mark }, el("dt", {}, term), el("dd", {}, value), el("dd", { class: "note" }, note)));
   tile("GPU time, estimated", duration(totals.gpu_time_ns), `${duration(totals.recorded_gpu_time_ns)} recorded`);
-  tile("Launches, estimated", count(totals.launches), `${count(totals.recorded_count)} kernels and copies recorded`);
+  tile("Launches, estimated", count(totals.launches), `${count(totals.recorded_count)} GPU records`);
   tile("Time covered", duration(meta.duration_ns), wallTime(meta.start_wall_ms));
-  tile("CUPTI windows", count(meta.window_count), `${duration(meta.window_open_ns)} open, ${percent(meta.window_open_ns / meta.duration_ns)} of the time`);
-  tile("Joined", totals.recorded_gpu_time_ns > 0 ? percent(totals.joined_share) : "\u2013", "of recorded GPU time has a launch stack");
-  tile("Losses", losses.length === 0 ? "none" : String(losses.length), losses.length === 0 ? "every record is accounted for" : "kinds of loss, see the ledger", losses.length > 0 ? "marked" : "");
+  tile("CUPTI windows", count(meta.window_count), `${duration(meta.window_open_ns)} open, ${percent(meta.window_open_ns / meta.duration_ns)}`);
+  tile("Joined", totals.recorded_gpu_time_ns > 0 ? percent(totals.joined_share) : "\u2013", "of recorded time has its launch");
+  tile("Losses", losses.length === 0 ? "none" : String(losses.length), losses.length === 0 ? "every record is accounted for" : losses.length === 1 ? "kind of loss, see the ledger" : "kinds of loss, see the ledger", losses.length > 0 ? "marked" : "");
   return list;
 }
 
-/** Statuses in words; null when none ever held. */
-export function statuses(profile: Profile): HTMLElement | null {
-  if (profile.statuses.length === 0) return null;
-  const several = new Set(profile.statuses.map((status) => status.process_id)).size > 1;
-  const list = el("ul", { class: "statuses", "aria-label": "Statuses" });
-  for (const status of [...profile.statuses].sort((a, b) => Number(b.holds) - Number(a.holds))) {
-    list.append(el("li", { class: status.holds ? "holds" : "past" },
-      el("span", { class: "badge" }, status.holds ? "Now" : "Earlier"),
-      el("span", {},
-        el("strong", {}, status.name.replaceAll("_", " ")),
-        several && ` in process ${status.process_id}`,
-        ` \u2014 ${status.text}`,
-        status.detail !== "" && el("code", {}, status.detail))));
+/** A status that several processes may share. */
+interface SharedStatus {
+  name: string;
+  text: string;
+  detail: string;
+  holds: boolean;
+  processes: number[];
+}
+
+/** The one status that is no news: everything is as it should be. */
+const GOOD = "armed";
+
+/** Statuses with the same words as one, those that hold first. */
+function sharedStatuses(profile: Profile): SharedStatus[] {
+  const shared = new Map<string, SharedStatus>();
+  for (const { process_id, ...status } of profile.statuses) {
+    const key = JSON.stringify(status);
+    const entry = shared.get(key) ?? { ...status, processes: [] };
+    entry.processes.push(process_id);
+    shared.set(key, entry);
   }
-  return list;
+  return [...shared.values()].sort((a, b) => Number(b.holds) - Number(a.holds));
+}
+
+/** A status in words. */
+function statusWords(status: SharedStatus): HTMLElement {
+  const { processes } = status;
+  const where = processes.length > 1 ? ` in ${count(processes.length)} processes (${processes.join(", ")})` : ` in process ${processes[0]}`;
+  return el("span", {},
+    el("strong", {}, status.name), el("span", { class: "note" }, where), ` \u2014 ${status.text}`,
+    status.detail !== "" && el("code", {}, status.detail));
+}
+
+/** Statuses in words; null when there is none but the good one. */
+export function statuses(profile: Profile): HTMLElement | null {
+  const shown = sharedStatuses(profile).filter((status) => status.name !== GOOD);
+  if (shown.length === 0) return null;
+  return el("ul", { class: "statuses", "aria-label": "Statuses" }, ...shown.map((status) =>
+    el("li", { class: status.holds ? "holds" : "past" },
+      el("span", { class: "badge" }, status.holds ? "Now" : "Earlier"), statusWords(status))));
 }
 
 export function ledger(profile: Profile): HTMLElement {
@@ -61,6 +86,8 @@ export function run(profile: Profile): HTMLElement {
   if (processes.size > 0) pair("processes", [...processes].join(", "));
   const devices = new Set(profile.stacks.map((stack) => stack.device).filter((device) => device !== null));
   if (devices.size > 0) pair("devices", [...devices].join(", "));
+  const good = sharedStatuses(profile).find((status) => status.name === GOOD && status.holds);
+  if (good) pair(good.name, `${good.text} in ${good.processes.length > 1 ? `${count(good.processes.length)} processes` : `process ${good.processes[0]}`}`);
   for (const [key, value] of Object.entries(meta.labels)) pair(key, value);
   pair("launchscope", meta.launchscope_version);
   return list;
@@ -77,15 +104,18 @@ export function hooks(profile: Profile): HTMLElement {
 
 /** Stands in for the graph when there is nothing to draw. */
 export function emptiness(profile: Profile, metricTitle: string): HTMLElement {
-  const nothing = profile.stacks.length === 0;
-  const held = profile.statuses.filter((status) => status.holds);
-  const why = held.length > 0 ? held : profile.statuses;
-  const box = el("div", { class: "empty" },
-    el("h2", {}, nothing ? "Nothing to draw" : `No stack has a weight in \u201c${metricTitle}\u201d`));
-  if (!nothing) append(box, el("p", {}, "Another metric may have something to show."));
-  else append(box, el("p", {}, why.length > 0 ? "The run left no stacks. The statuses say why:" : "The run left no stacks, and no status says why. The ledger shows what was seen."));
-  if (nothing && why.length > 0) {
-    append(box, el("ul", {}, ...why.map((status) => el("li", {}, el("strong", {}, status.name.replaceAll("_", " ")), ` \u2014 ${status.text}`, status.detail !== "" && el("code", {}, status.detail)))));
+  if (profile.stacks.length > 0) {
+    return el("div", { class: "empty" },
+      el("h2", {}, `No stack has a weight in \u201c${metricTitle}\u201d`),
+      el("p", {}, "Another metric may have something to show."));
   }
-  return box;
+  const all = sharedStatuses(profile);
+  const news = all.filter((status) => status.name !== GOOD);
+  const why = news.length > 0 ? news : all;
+  return el("div", { class: "empty" },
+    el("h2", {}, "Nothing to draw"),
+    el("p", {}, why.length > 0
+      ? "The run left no stacks. The statuses say why:"
+      : "The run left no stacks, and no status says why: no engine process reported to the collector. The ledger shows what was seen."),
+    el("ul", {}, ...why.map((status) => el("li", {}, statusWords(status)))));
 }

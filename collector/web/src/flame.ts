@@ -7,7 +7,6 @@ import { el } from "./dom";
 import { shortPath } from "./format";
 import { paint, ROW, type Painting } from "./paint";
 import { Palette } from "./palette";
-import type { Matches } from "./search";
 import type { Tree } from "./tree";
 
 const ANIMATION_MS = 170;
@@ -30,7 +29,7 @@ export class Flame {
   private palette: Palette | null = null;
   private tree!: Tree;
   private labelWidths = new Float32Array(0);
-  private matches: Matches | null = null;
+  private lit: Uint8Array | null = null;
   private start = 0;
   private end = 1;
   private focusNode = 0;
@@ -72,6 +71,7 @@ export class Flame {
     const path = this.tree ? this.tree.path(this.focusNode).map((node) => this.tree.functionOf[node]) : [];
     this.tree = tree;
     this.labelWidths = new Float32Array(tree.functions.list.length);
+    this.lit = null;
     this.hoverNode = this.cursorNode = -1;
     this.animation = null;
     const focus = find(tree, path);
@@ -83,8 +83,9 @@ export class Flame {
     this.listener.onFocus(focus);
   }
 
-  setMatches(matches: Matches | null): void {
-    this.matches = matches;
+  /** Fades all nodes but those with a 1; `null` fades none. */
+  setLit(lit: Uint8Array | null): void {
+    this.lit = lit;
     this.requestDraw();
   }
 
@@ -174,6 +175,7 @@ export class Flame {
       this.canvas.width = pixelWidth;
       this.canvas.height = pixelHeight;
     }
+    this.canvas.style.width = `${width}px`;
     this.canvas.style.height = `${height}px`;
     this.spacer.style.marginTop = `${-height}px`;
     const context = this.canvas.getContext("2d", { alpha: false });
@@ -181,7 +183,7 @@ export class Flame {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.palette ??= new Palette(this.element);
     const painting: Painting = {
-      tree: this.tree, palette: this.palette, matches: this.matches, labelWidths: this.labelWidths,
+      tree: this.tree, palette: this.palette, lit: this.lit, labelWidths: this.labelWidths,
       width, height, scrollTop: this.element.scrollTop, start: this.start, end: this.end,
       focus: this.focusNode, hover: this.hoverNode, cursor: this.cursorNode, place: placeLabel(this.tree),
     };

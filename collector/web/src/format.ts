@@ -8,7 +8,7 @@ export function duration(ns: number): string {
     if (ns >= size) {
       const value = ns / size;
       if (unit === "s" && value >= 600) return `${count(Math.round(value / 60))} min`;
-      return `${value >= 100 ? count(Math.round(value)) : Number(value.toPrecision(3))} ${unit}`;
+      return `${value >= 999.5 ? count(Math.round(value)) : size === 1 && Number.isInteger(value) ? value : value.toPrecision(3)} ${unit}`;
     }
   }
   return `${Number(ns.toPrecision(2))} ns`;
@@ -25,8 +25,8 @@ export function percent(share: number): string {
   if (!Number.isFinite(share) || share <= 0) return "0 %";
   const value = share * 100;
   if (value < 0.01) return "< 0.01 %";
-  if (value > 99.95 && value < 100) return "> 99.9 %";
-  return `${value >= 10 ? value.toFixed(1).replace(/\.0$/, "") : Number(value.toPrecision(2))} %`;
+  if (value >= 99.95) return value > 99.9999 ? "100 %" : "> 99.9 %";
+  return `${value.toFixed(value >= 1 ? 1 : 2)} %`;
 }
 
 /** Only the end of a path: the file and the directory it is in. */

@@ -90,8 +90,8 @@ export class KernelTable {
       number(duration(kernel.mean_ns)),
       number(percent(kernel.joined_share), kernel.joined_share < 0.95),
       number(kernel.captured_share === null ? "\u2013" : percent(kernel.captured_share), kernel.captured_share !== null && kernel.captured_share < 0.95));
-    if (!selected) return [row];
-    const full = el("tr", { class: "full" }, el("td", { colspan: String(COLUMNS.length) }, el("div", { class: "full-name" }, kernel.full_name || kernel.name)));
+    if (!selected || !kernel.full_name || kernel.full_name === kernel.name) return [row];
+    const full = el("tr", { class: "full" }, el("td", { colspan: String(COLUMNS.length) }, el("div", { class: "full-name" }, kernel.full_name)));
     return [row, full];
   }
 

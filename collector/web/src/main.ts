@@ -8,7 +8,7 @@ import { KernelTable } from "./kernels";
 import { outline } from "./outline";
 import { LAYER_TITLES } from "./palette";
 import { LAYERS, METRICS, readProfile, type Frame, type Kernel, type Metric, type Profile, type View } from "./profile";
-import { covered, match, where, type Matches } from "./search";
+import { mark, match, where, type Matches } from "./search";
 import { sentence, Tooltip } from "./tooltip";
 import { buildTree, FunctionTable, type Tree } from "./tree";
 
@@ -78,11 +78,16 @@ class Page {
         el("div", { class: "brand", "aria-label": "launchscope" }, el("span", { class: "mark", "aria-hidden": "true" }), "launchscope"),
         el("h1", { title: profile.meta.title }, profile.meta.title || "(no title)")),
       summary(profile),
-      statuses(profile),
-      el("main", {}, this.graphCard(), el("div", { class: "lower" }, this.kernelCard(), this.side())),
+      profile.stacks.length > 0 && statuses(profile),
+      el("main", {}, profile.stacks.length > 0 ? this.graphCard() : this.emptyCard(), el("div", { class: "lower" }, this.kernelCard(), this.side())),
       el("footer", {}, `launchscope ${profile.meta.launchscope_version}. This file holds the whole profile and asks the network for nothing.`),
       this.tooltip.element);
-    this.update();
+    if (profile.stacks.length > 0) this.update();
+  }
+
+  /** Stands in for the graph when the run left no stack. */
+  private emptyCard(): HTMLElement {
+    return el("section", { class: "card", "aria-label": "Why there is no graph" }, emptiness(this.profile, ""));
   }
 
   private graphCard(): HTMLElement {
@@ -140,11 +145,13 @@ class Page {
   }
 
   private setView(view: View): void {
+    if (view === this.view) return;
     this.view = view;
     this.update();
   }
 
   private setMetric(metric: Metric): void {
+    if (metric === this.metric) return;
     this.metric = metric;
     this.update();
   }
@@ -181,10 +188,11 @@ class Page {
     const matches: Matches | null = kernel
       ? where(this.functions, (frame) => isKernel(kernel, frame))
       : match(this.functions, this.search.value);
-    this.flame.setMatches(matches);
-    this.found.hidden = matches === null;
-    if (!matches) return replace(this.found);
-    const { value, nodes } = covered(this.tree, matches);
+    const marked = matches ? mark(this.tree, matches) : null;
+    this.flame.setLit(marked?.lit ?? null);
+    this.found.hidden = marked === null;
+    if (!matches || !marked) return replace(this.found);
+    const { value, nodes } = marked;
     const share = this.tree.total > 0 ? value / this.tree.total : 0;
     const amount = this.metric === "launches" ? `${count(value)} launches` : duration(value);
     replace(this.found, el("strong", {}, percent(share)),
@@ -225,7 +233,7 @@ class Page {
   }
 
   private onKey(event: KeyboardEvent): void {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || this.profile.stacks.length === 0) return;
     const typing = event.target === this.search;
     if (event.key === "Escape") {
       this.clearMarks();

@@ -1,7 +1,6 @@
 // Paints the visible part of the flame graph.
 
 import type { Palette } from "./palette";
-import type { Matches } from "./search";
 import type { Tree } from "./tree";
 
 /** Height of a depth in pixels. */
@@ -14,7 +13,8 @@ const PADDING = 5;
 export interface Painting {
   tree: Tree;
   palette: Palette;
-  matches: Matches | null;
+  /** Nodes that stand out; `null` when all do. */
+  lit: Uint8Array | null;
   /** Widths of names in pixels, zero where not measured yet. */
   labelWidths: Float32Array;
   width: number;
@@ -50,7 +50,7 @@ function paintDepth(context: CanvasRenderingContext2D, painting: Painting, depth
     const x = (tree.left[node] - start) * scale;
     const wide = tree.width[node] * scale;
     if (wide < NARROW) {
-      context.fillStyle = palette.faded;
+      context.fillStyle = painting.lit?.[node] ? palette.fill(tree.frame(node), tree.functionOf[node]) : palette.faded;
       context.fillRect(Math.floor(x), y, 1, ROW - 1);
       // On to the next pixel, however many boxes share this one.
       node = Math.max(node + 1, tree.firstEndingAfter(depth, start + (Math.floor(x) + 1) / scale));
@@ -63,9 +63,9 @@ function paintDepth(context: CanvasRenderingContext2D, painting: Painting, depth
 }
 
 function paintBox(context: CanvasRenderingContext2D, painting: Painting, node: number, x: number, y: number, wide: number): void {
-  const { tree, palette, matches } = painting;
+  const { tree, palette, lit } = painting;
   const id = tree.functionOf[node];
-  const faded = matches !== null && !(id >= 0 && matches.functions[id]);
+  const faded = lit !== null && lit[node] === 0;
   const above = tree.depth[node] < tree.depth[painting.focus];
   const inner = Math.max(NARROW, wide - 1);
   context.globalAlpha = above && !faded ? 0.55 : 1;

@@ -72,5 +72,15 @@ export function readProfile(): Profile {
   if (profile.format !== "launchscope-profile" || profile.version !== 1) {
     throw new Error(`this page reads launchscope-profile version 1, not ${profile.format} version ${profile.version}`);
   }
+  for (const named of [...profile.frames, ...profile.kernels]) {
+    named.name = visible(named.name);
+    if (named.full_name) named.full_name = visible(named.full_name);
+  }
   return profile;
+}
+
+/** `name` with escapes for characters that are invisible or turn the text around them, so that a name reads as what it is. */
+function visible(name: string): string {
+  return name.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (character) =>
+    character === "\n" ? "\\n" : character === "\t" ? "\\t" : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

@@ -34,8 +34,17 @@ export function where(table: FunctionTable, keep: (frame: Frame) => boolean, not
   return { functions: Uint8Array.from(table.list, (frame) => (keep(frame) ? 1 : 0)), note };
 }
 
-/** What the matching nodes weigh, each part of the graph counted once, and how many nodes match. */
-export function covered(tree: Tree, matches: Matches): { value: number; nodes: number } {
+/** The nodes that match. */
+export interface Marked {
+  /** What they weigh, each part of the graph counted once. */
+  value: number;
+  nodes: number;
+  /** One entry per node, 1 where it is to stand out: the matches, and in an inverted graph also the callers below them. */
+  lit: Uint8Array;
+}
+
+export function mark(tree: Tree, matches: Matches): Marked {
+  const lit = new Uint8Array(tree.size);
   const inside = new Uint8Array(tree.size);
   let value = 0;
   let nodes = 0;
@@ -45,6 +54,7 @@ export function covered(tree: Tree, matches: Matches): { value: number; nodes: n
     if (hit) nodes++;
     if (hit && !above) value += tree.value(node);
     inside[node] = hit || above ? 1 : 0;
+    lit[node] = tree.options.inverted ? inside[node] : hit;
   }
-  return { value, nodes };
+  return { value, nodes, lit };
 }

@@ -3,7 +3,7 @@
 // Nodes are in breadth-first order with the heaviest child first, so each depth is a contiguous run that is sorted by
 // position: drawing and hit tests find their first node by binary search.
 
-import type { Frame, Metric, Profile, View } from "./profile";
+import type { Frame, Metric, Profile, Stack, View } from "./profile";
 
 export interface TreeOptions {
   view: View;
@@ -139,32 +139,37 @@ export function buildTree(profile: Profile, functions: FunctionTable, options: T
   return toColumns(profile, functions, options, drafts, parents, childStart, childEnd, value);
 }
 
-/** Merges the stacks that weigh anything in this metric. */
+/** Merges the stacks that weigh anything in this metric; the others only add to the frames that are there. */
 function draftTree(profile: Profile, functions: FunctionTable, options: TreeOptions): Draft {
   const root = new Draft(-1);
-  for (const stack of profile.stacks) {
-    if (!(stack[options.metric] > 0)) continue;
-    const frames = options.view === "capture" ? stack.capture ?? stack.launch : stack.launch;
-    let draft = root;
-    add(draft, stack);
-    for (let step = 0; step < frames.length; step++) {
-      const frame = frames[options.inverted ? frames.length - 1 - step : step];
-      const id = functions.ofFrame[frame];
-      let child = draft.children.get(id);
-      if (!child) {
-        child = new Draft(id);
-        draft.children.set(id, child);
-      }
-      const line = profile.frames[frame].line;
-      if (line !== undefined) (child.lines ??= new Set()).add(line);
-      add(child, stack);
-      draft = child;
-    }
-  }
+  const weighs = (stack: Stack): boolean => stack[options.metric] > 0;
+  for (const stack of profile.stacks) if (weighs(stack)) addStack(root, stack, profile, functions, options, true);
+  for (const stack of profile.stacks) if (!weighs(stack)) addStack(root, stack, profile, functions, options, false);
   return root;
 }
 
-function add(draft: Draft, stack: Profile["stacks"][number]): void {
+/** Adds `stack` to all its nodes, or, where nodes may not be created, to those from the root on that are there. */
+function addStack(root: Draft, stack: Stack, profile: Profile, functions: FunctionTable, options: TreeOptions, create: boolean): void {
+  const frames = options.view === "capture" ? stack.capture ?? stack.launch : stack.launch;
+  let draft = root;
+  add(draft, stack);
+  for (let step = 0; step < frames.length; step++) {
+    const frame = frames[options.inverted ? frames.length - 1 - step : step];
+    const id = functions.ofFrame[frame];
+    let child = draft.children.get(id);
+    if (!child) {
+      if (!create) return;
+      child = new Draft(id);
+      draft.children.set(id, child);
+    }
+    const line = profile.frames[frame].line;
+    if (create && line !== undefined) (child.lines ??= new Set()).add(line);
+    add(child, stack);
+    draft = child;
+  }
+}
+
+function add(draft: Draft, stack: Stack): void {
   draft.gpuTimeNs += stack.gpu_time_ns;
   draft.recordedNs += stack.recorded_gpu_time_ns;
   draft.recordedCount += stack.recorded_count;
