@@ -2,8 +2,9 @@
 //!
 //! `cargo run -p launchscope --example sample_profile -- DIRECTORY [decode|empty|hostile|big]`
 //!
-//! `decode` looks like an engine that serves a Qwen3 model and replays CUDA graphs for decoding, `empty` saw no GPU work, `hostile` has names that try to
-//! break out of every format, `big` has tens of thousands of frames.
+//! `decode` looks like an engine that serves a Qwen3 model and replays CUDA graphs for decoding, `empty` saw
+//! no GPU work, `hostile` has names that try to break out of every format, `big` has tens of thousands of
+//! frames.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -162,7 +163,8 @@ const LINEAR: &str = "
     nat at::cuda::blas::gemm | void at::cuda::blas::gemm<c10::BFloat16>(char, char, long, long, long, float, c10::BFloat16 const*, long, c10::BFloat16 const*, long, float, c10::BFloat16*, long) @ libtorch_cuda.so
     nat cublasGemmEx @ libcublas.so.13";
 
-/// What runs in a layer: frames under `Qwen3DecoderLayer.forward`, kernel, runs per layer and step, microseconds.
+/// What runs in a layer: frames under `Qwen3DecoderLayer.forward`, kernel, runs per layer and step,
+/// microseconds.
 fn layer_work() -> Vec<(u32, String, &'static str, f64, f64)> {
     let attention = "py Qwen3Attention.forward @ /opt/venv/lib/python3.12/site-packages/vllm/model_executor/models/qwen3.py";
     let mlp =

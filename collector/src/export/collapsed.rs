@@ -1,8 +1,10 @@
-//! Collapsed stacks: one line per stack, root first, `;` between frames, then a space and nanoseconds of estimated GPU time.
+//! Collapsed stacks: one line per stack, root first, `;` between frames, then a space and nanoseconds of
+//! estimated GPU time.
 //!
-//! Python frames carry `(file:line)`. In names `\` becomes `\\`, `;` becomes `\x3b`, a newline `\n`, and other control characters
-//! `\xNN` or `\u{NNNN}`, so every line splits as the format says and the names can be had back. Stacks without GPU time are left out;
-//! equal lines are summed and sorted, so two files can be compared with `diff`.
+//! Python frames carry `(file:line)`. In names `\` becomes `\\`, `;` becomes `\x3b`, a newline `\n`, and
+//! other control characters `\xNN` or `\u{NNNN}`, so every line splits as the format says and the names can
+//! be had back. Stacks without GPU time are left out; equal lines are summed and sorted, so two files can be
+//! compared with `diff`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,7 +1,9 @@
-//! Folds the frames of a big profile that are too small to see, so that the page stays quick to open and to draw.
+//! Folds the frames of a big profile that are too small to see, so that the page stays quick to open and to
+//! draw.
 //!
-//! A frame whose share is under the limit in every metric becomes, with all below it, part of one frame per caller that says so. Sums
-//! stay what they are. Profiles that are not big pass untouched, and so does every other format.
+//! A frame whose share is under the limit in every metric becomes, with all below it, part of one frame per
+//! caller that says so. Sums stay what they are. Profiles that are not big pass untouched, and so does every
+//! other format.
 
 use std::collections::HashMap;
 

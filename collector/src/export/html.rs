@@ -1,8 +1,9 @@
 //! The flame graph page: one file that opens from disk and asks for nothing else.
 //!
-//! The page is built in `collector/web/` and committed in `web/dist/`, so `cargo build` never runs npm. The template has three slots: style,
-//! data and script. The data is the JSON of [`super::json`] with `<`, `>`, `&` and the line separators of JavaScript as `\u` escapes, so that no name can
-//! end its element; beyond that the template's content security policy allows only our script (by hash) and no network at all.
+//! The page is built in `collector/web/` and committed in `web/dist/`, so `cargo build` never runs npm. The
+//! template has three slots: style, data and script. The data is the JSON of [`super::json`] with `<`, `>`,
+//! `&` and the line separators of JavaScript as `\u` escapes, so that no name can end its element; beyond
+//! that the template's content security policy allows only our script (by hash) and no network at all.
 
 use std::io;
 
@@ -39,7 +40,8 @@ pub fn encode(profile: &Profile) -> io::Result<Vec<u8>> {
     Ok(page.into_bytes())
 }
 
-/// `json` with nothing that the HTML parser or JavaScript could take for anything but text. These characters occur only in strings.
+/// `json` with nothing that the HTML parser or JavaScript could take for anything but text. These characters
+/// occur only in strings.
 fn escape_for_element(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len() + json.len() / 64);
     for character in json.chars() {

@@ -1,6 +1,7 @@
 //! The machine-readable profile: one JSON object, UTF-8, also what the page reads.
 //!
-//! Version 1. New keys may be added in a version; a key that changes or goes raises it. All times are nanoseconds, all shares 0 to 1.
+//! Version 1. New keys may be added in a version; a key that changes or goes raises it. All times are
+//! nanoseconds, all shares 0 to 1.
 //!
 //! ```text
 //! {
@@ -19,9 +20,10 @@
 //! }
 //! ```
 //!
-//! `gpu_time_ns` and `launches` are estimates for the whole run, `recorded_*` is what CUPTI saw in its windows. `capture` is
-//! absent where it equals `launch`. Keys with `?` are absent when empty or not known. `folded` is only in the page: so many frames under that
-//! share were folded into one frame per caller, so that the sums stay what they are.
+//! `gpu_time_ns` and `launches` are estimates for the whole run, `recorded_*` is what CUPTI saw in its
+//! windows. `capture` is absent where it equals `launch`. Keys with `?` are absent when empty or not known.
+//! `folded` is only in the page: so many frames under that share were folded into one frame per caller, so
+//! that the sums stay what they are.
 
 use std::collections::BTreeMap;
 use std::io;

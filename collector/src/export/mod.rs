@@ -1,6 +1,8 @@
 //! Writes the finished profile to files that people and other tools open.
 //!
-//! In: a [`Profile`]. Out: files in one directory. Drops when: never; html folds frames too small to see and says so.
+//! In: a [`Profile`].
+//! Out: files in one directory.
+//! Drops when: never; the page folds frames too small to see and says so.
 //! Runs on: the caller's thread, once per profile.
 //!
 //! | format | files | opens in |
@@ -11,7 +13,8 @@
 //! | `html` | `profile.html` | any browser, from disk, with no network |
 //! | `json` | `profile.json` | scripts; the schema is documented in [`json`] |
 //!
-//! Each file is written under a temporary name, synced and renamed: under its own name a file is whole or absent.
+//! Each file is written under a temporary name, synced and renamed: under its own name a file is whole or
+//! absent.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -157,7 +160,8 @@ pub enum ExportError {
         /// What went wrong.
         source: io::Error,
     },
-    /// A file could not be written. Nothing is left under its name, and an older file of that name is untouched.
+    /// A file could not be written. Nothing is left under its name, and an older file of that name is
+    /// untouched.
     #[error("failed to write `{}` ({})", path.display(), advice(source))]
     WriteFile {
         /// The file.
@@ -213,7 +217,8 @@ pub fn write_all(
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    // A leftover of a killed process with the same id; whatever is wrong with it shows when the file is opened.
+    // A leftover of a killed process with the same id; whatever is wrong with it shows when the file is
+    // opened.
     let _ = fs::remove_file(&temporary);
     let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
     write_and_rename(file, &temporary, path, bytes)

@@ -1,11 +1,12 @@
 //! pprof: profile.proto, gzipped, for `go tool pprof`, Pyroscope and Parca.
 //!
-//! A pprof sample has one stack, so there is one file per view. `profile.pb.gz` is the launch view, `profile.capture.pb.gz` the
-//! capture view; the weights are the same in both. Four sample types, the first is the default: `gpu_time` (estimated for the
-//! whole run), `recorded_gpu_time` (in CUPTI windows), `recorded` (kernels, copies and memsets), `launches` (estimated).
-//! Labels: `process_id` and `device`, as strings because filters (`-tagfocus=device=0`) are simplest on those. Ledger and statuses are comments
-//! (`go tool pprof -comments`). Messages are written by hand after github.com/google/pprof/proto/profile.proto; fields that we never
-//! set are left out.
+//! A pprof sample has one stack, so there is one file per view. `profile.pb.gz` is the launch view,
+//! `profile.capture.pb.gz` the capture view; the weights are the same in both. Four sample types, the first
+//! is the default: `gpu_time` (estimated for the whole run), `recorded_gpu_time` (in CUPTI windows),
+//! `recorded` (kernels, copies and memsets), `launches` (estimated). Labels: `process_id` and `device`, as
+//! strings because filters (`-tagfocus=device=0`) are simplest on those. Ledger and statuses are comments
+//! (`go tool pprof -comments`). Messages are written by hand after
+//! github.com/google/pprof/proto/profile.proto; fields that we never set are left out.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -177,7 +178,8 @@ pub fn to_pprof(profile: &Profile, view: View) -> PprofProfile {
     let sample = samples(profile, view, &mut strings, &mut places);
     let mapping = Mapping {
         id: 1,
-        filename: strings.id(&profile.meta.title),
+        // Tools show what is after the last slash, so a command would be cut; it is in the comments.
+        filename: strings.id("launchscope"),
         has_functions: true,
         has_filenames: true,
         has_line_numbers: true,
@@ -225,7 +227,8 @@ fn samples(profile: &Profile, view: View, strings: &mut StringTable, places: &mu
     samples
 }
 
-/// What people should read beside the numbers: facts, ledger, statuses.
+/// What people should read beside the numbers, in few lines because `go tool pprof` prints them above every
+/// report.
 fn comments(profile: &Profile, view: View) -> Vec<String> {
     let meta = &profile.meta;
     let mut comments = vec![
@@ -237,11 +240,15 @@ fn comments(profile: &Profile, view: View) -> Vec<String> {
             meta.duration_ns as f64 / 1e9
         ),
     ];
-    comments.extend(meta.labels.iter().map(|(key, value)| format!("{key}: {value}")));
-    comments.extend(profile.ledger.iter().map(|line| {
-        let kind = if line.is_loss { "loss" } else { "ledger" };
-        format!("{kind}: {}: {} ({})", line.text, line.count, line.key)
-    }));
+    let labels: Vec<String> = meta.labels.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+    let in_words = |losses: bool| {
+        let lines = profile.ledger.iter().filter(|line| (line.is_loss && line.count > 0) == losses);
+        lines.map(|line| format!("{} {}", line.count, line.text)).collect::<Vec<_>>().join("; ")
+    };
+    let lines = [("", labels.join("; ")), ("ledger: ", in_words(false)), ("LOSSES: ", in_words(true))];
+    comments.extend(
+        lines.into_iter().filter(|(_, text)| !text.is_empty()).map(|(head, text)| format!("{head}{text}")),
+    );
     comments.extend(profile.statuses.iter().map(|status| {
         let when = if status.holds { "holds" } else { "held" };
         let detail = if status.detail.is_empty() { String::new() } else { format!(" [{}]", status.detail) };

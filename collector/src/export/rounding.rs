@@ -2,7 +2,8 @@
 
 /// Rounds a series of weights; what one loses or gains by rounding is carried to the next.
 ///
-/// Rounding each alone would lose every stack with an estimate under one half, and there may be thousands of those.
+/// Rounding each alone would lose every stack with an estimate under one half, and there may be thousands of
+/// those.
 #[derive(Debug, Default)]
 pub(super) struct CarryRounder {
     carry: f64,

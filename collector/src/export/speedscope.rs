@@ -1,7 +1,8 @@
 //! The file format of speedscope: both views as sampled profiles over one frame table.
 //!
-//! Weights are estimated GPU time in nanoseconds; stacks without GPU time are left out. There is no time axis, so samples are sorted
-//! by stack, which lets speedscope merge neighbours in its time order view too. Native frames give their image or source as `file`.
+//! Weights are estimated GPU time in nanoseconds; stacks without GPU time are left out. There is no time
+//! axis, so samples are sorted by stack, which lets speedscope merge neighbours in its time order view too.
+//! Native frames give their image or source as `file`.
 
 use std::io;
 

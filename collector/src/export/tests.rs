@@ -1,4 +1,5 @@
-//! Tests of the formats: weights survive, names cannot break out, failures are clear and leave nothing behind.
+//! Tests of the formats: weights survive, names cannot break out, failures are clear and leave nothing
+//! behind.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -46,7 +47,8 @@ fn stack(launch: &[u32], capture: &[u32], gpu_time_ns: f64, launches: f64) -> We
     }
 }
 
-/// A process whose Python replays a graph with one kernel per name; each kernel was captured by a function of that name.
+/// A process whose Python replays a graph with one kernel per name; each kernel was captured by a function of
+/// that name.
 fn profile_with(names: &[String]) -> Profile {
     let mut profile = Profile::default();
     profile.meta.title = "python serve.py".to_owned();
@@ -201,7 +203,8 @@ fn pprof_keeps_frames_labels_and_full_names() {
     assert!(pprof.location.iter().any(|location| location.line[0].line == 42));
 }
 
-/// Proves that collapsed lines split into the frames that went in, whatever their names, and that weights sum up.
+/// Proves that collapsed lines split into the frames that went in, whatever their names, and that weights sum
+/// up.
 #[test]
 fn collapsed_round_trips_hostile_names() {
     let profile = profile_with(&attacks());
@@ -310,7 +313,8 @@ fn weights_that_are_no_numbers_count_as_zero() {
     assert_eq!(pprof.sample.iter().map(|sample| sample.value[0]).sum::<i64>(), 3004);
 }
 
-/// Proves that every format writes its files under their names, also for an empty profile, and leaves no other file.
+/// Proves that every format writes its files under their names, also for an empty profile, and leaves no
+/// other file.
 #[test]
 fn write_all_writes_exactly_the_named_files() {
     for profile in [plain(), Profile::default()] {

@@ -80,7 +80,7 @@ export class KernelTable {
       onclick: () => this.toggle(kernel),
     }, kernel.name || "(no name)");
     const bar = el("span", { class: "bar", "aria-hidden": "true" });
-    bar.style.width = `${Math.min(100, kernel.share * 100)}%`;
+    bar.style.width = `${Math.min(1, kernel.share) * 50}%`;
     const number = (text: string, isLow = false): HTMLElement => el("td", { class: isLow ? "number low" : "number" }, text);
     const row = el("tr", { class: selected && "selected" },
       el("td", { class: "name" }, button),

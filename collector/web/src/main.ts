@@ -19,7 +19,7 @@ const VIEWS: readonly { id: View; title: string; hint: string; sentence: string 
   },
   {
     id: "capture", title: "Capture view", hint: "Which code put the kernel into its graph (v)",
-    sentence: "Which code captured each kernel. Kernels of a replayed graph hang under the model code that put them into the graph; other work is the same as in the launch view.",
+    sentence: "Which code captured each kernel. Kernels of a replayed graph hang under the code that put them into it.",
   },
 ];
 const METRIC_SENTENCES: Record<Metric, string> = {

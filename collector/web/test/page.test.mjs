@@ -95,7 +95,7 @@ test("the view switch changes the frames and keeps the total", () =>
 
 test("the metric switch changes the totals, and counted stacks end at the API", () =>
   open("decode", async (page) => {
-    await page.click("text=Recorded >> nth=0");
+    await page.click('[data-id="recorded_gpu_time_ns"]');
     assert.equal(await text(page, ".trail-value"), "356 ms");
     await page.click('[data-id="launches"]');
     assert.equal(await text(page, ".trail-value"), "199,430 launches");
