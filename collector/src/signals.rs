@@ -73,7 +73,7 @@ impl Signals {
         let bytes = size_of::<libc::signalfd_siginfo>();
         // SAFETY: `info` has room for `bytes` bytes.
         let read = unsafe { libc::read(self.descriptor.as_raw_fd(), (&raw mut info).cast(), bytes) };
-        (read == bytes as isize).then(|| Arrived {
+        (read == bytes as isize).then_some(Arrived {
             number: info.ssi_signo as i32,
             sender: if info.ssi_code > 0 { Sender::Kernel } else { Sender::Process },
         })

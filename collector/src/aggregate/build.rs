@@ -375,9 +375,7 @@ fn short_command(command: &str) -> String {
     }
     let mut rest = words.skip_while(|word| word.starts_with('-') && *word != "-m" && *word != "-c");
     match rest.next() {
-        Some(option @ ("-m" | "-c")) if option == "-m" => {
-            rest.next().map_or(program.clone(), |module| format!("{program} -m {module}"))
-        }
+        Some("-m") => rest.next().map_or(program.clone(), |module| format!("{program} -m {module}")),
         Some("-c") | None => program,
         Some(script) => format!("{program} {}", base(script)),
     }

@@ -15,12 +15,23 @@ use zerocopy::FromZeros;
 /// A small segment: the whole of it is reachable by short inputs.
 const SIZES: Sizes = Sizes { lane_count: 2, slot_count: 8, dictionary_bytes: 8192 };
 
+/// What came out of a hostile segment.
+#[derive(Debug, Default)]
+pub struct Fuzzed {
+    /// Its definitions.
+    pub definitions: Definitions,
+    /// Its samples.
+    pub samples: Vec<RawSample>,
+    /// What was counted over it.
+    pub counts: OwnCounts,
+}
+
 /// Drains a segment made of `bytes` as a hostile process could write it, and hands on what came out.
 ///
 /// The first byte chooses: raw bytes as the segment, a sound header with random words laid over it, or well-formed
 /// records and definitions with random contents.
-pub fn fuzz_entry(bytes: &[u8]) -> (Definitions, Vec<RawSample>) {
-    let mut found = (Definitions::default(), Vec::new());
+pub fn fuzz_entry(bytes: &[u8]) -> Fuzzed {
+    let mut found = Fuzzed::default();
     let Some((mode, rest)) = bytes.split_first() else { return found };
     let Ok(mut memory) = MmapMut::map_anon(SIZES.segment_bytes() as usize) else { return found };
     if mode % 3 == 0 {
@@ -31,11 +42,11 @@ pub fn fuzz_entry(bytes: &[u8]) -> (Definitions, Vec<RawSample>) {
     }
     let Ok((segment, mapping)) = open_mapped(MmapRaw::from(memory)) else { return found };
     let mut drain = ProcessDrain::new(segment, mapping);
-    let mut counts = OwnCounts::default();
+    let Fuzzed { definitions, samples, counts } = &mut found;
     for (now_ns, writer) in
         [(0, Writer::Alive), (2_000_000_000, Writer::Alive), (3_000_000_000, Writer::Ended)]
     {
-        drain.pass(now_ns, writer, &mut found.0, &mut counts, &mut |sample| found.1.push(sample));
+        drain.pass(now_ns, writer, definitions, counts, &mut |sample| samples.push(sample));
     }
     found
 }

@@ -70,7 +70,7 @@ fn take_descriptors(header: &libc::msghdr) -> Vec<OwnedFd> {
         if level == libc::SOL_SOCKET && kind == libc::SCM_RIGHTS {
             // SAFETY: CMSG_LEN only computes.
             let head_bytes = unsafe { libc::CMSG_LEN(0) } as usize;
-            let count = (length as usize).saturating_sub(head_bytes) / size_of::<RawFd>();
+            let count = length.saturating_sub(head_bytes) / size_of::<RawFd>();
             for index in 0..count {
                 // SAFETY: the message holds `count` descriptors behind its head.
                 let raw = unsafe { libc::CMSG_DATA(message).cast::<RawFd>().add(index).read_unaligned() };

@@ -9,7 +9,7 @@ pub mod mapping; // a memory file that is safe to read
 pub mod decode; // from payload bytes to checked records
 mod fuzz; // random bytes through all of the above
 
-pub use fuzz::fuzz_entry;
+pub use fuzz::{Fuzzed, fuzz_entry};
 
 use crate::model::counts::{EngineCounts, OwnCounts};
 use crate::model::definitions::{Defined, Definitions};
