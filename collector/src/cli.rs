@@ -156,6 +156,9 @@ pub struct CollectArgs {
     /// When to stop by itself [default: never]
     #[arg(long, value_name = "TIME")]
     pub duration: Option<String>,
+    /// Remove the oldest profiles of this run when there are more than this [default: keep all]
+    #[arg(long, value_name = "COUNT")]
+    pub keep: Option<usize>,
     /// One profile of all processes instead of one each
     #[arg(long)]
     pub merge: bool,

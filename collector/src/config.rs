@@ -99,6 +99,8 @@ pub struct CollectConfig {
     pub interval: Duration,
     /// When to stop.
     pub duration: Option<Duration>,
+    /// Profiles of this run that are kept; `None` for all.
+    pub keep: Option<usize>,
     /// One profile of all processes, or one each.
     pub grouping: Grouping,
 }
@@ -169,7 +171,7 @@ impl CollectConfig {
         let output = output_config(args.output, "collect", "");
         let token = std::env::var("LAUNCHSCOPE_TOKEN").ok().filter(|token| !token.is_empty());
         let token = token.as_deref().map(token_bytes).transpose()?;
-        Ok(Self { output, socket, token, interval, duration, grouping })
+        Ok(Self { output, socket, token, interval, duration, keep: args.keep, grouping })
     }
 }
 

@@ -50,7 +50,8 @@ pub struct Session {
     number: u64,
     process_id: u32,
     connection: Option<Connection>,
-    drain: ProcessDrain,
+    drain: Option<ProcessDrain>,
+    status_bits: u64,
     definitions: Arc<Definitions>,
     correlator: Correlator,
     aggregator: Aggregator,
@@ -82,7 +83,8 @@ impl Session {
             number,
             process_id,
             connection,
-            drain,
+            drain: Some(drain),
+            status_bits: 0,
             definitions: Arc::default(),
             correlator: Correlator::default(),
             aggregator: Aggregator::default(),
@@ -159,6 +161,8 @@ impl Session {
         own.add(&late);
         self.early_images.clear();
         self.connection = None;
+        // Its memory goes with the last mapping.
+        self.drain = None;
         self.life = Life::Ended;
     }
 
@@ -185,7 +189,9 @@ impl Session {
     }
 
     fn pass(&mut self, now_ns: u64, writer: Writer) -> Pass {
-        let Self { drain, definitions, correlator, aggregator, own, statuses, .. } = self;
+        let Self { drain: Some(drain), definitions, correlator, aggregator, own, statuses, .. } = self else {
+            return Pass::Idle;
+        };
         // Copies the definitions only while a profile is being built from the earlier ones.
         let mut samples = Vec::new();
         let known = Arc::make_mut(definitions);
@@ -200,7 +206,8 @@ impl Session {
             });
         }
         own.add(&aggregate_counts);
-        self.engine = self.drain.engine_counts();
+        self.engine = drain.engine_counts();
+        self.status_bits = drain.status_bits();
         pass
     }
 
@@ -235,7 +242,7 @@ impl Session {
     }
 
     fn status_lines(&mut self) -> Vec<StatusLine> {
-        let bits = self.drain.status_bits();
+        let bits = self.status_bits;
         for status in Status::ALL {
             let holds = bits >> (*status as u32) & 1 == 1;
             if holds || self.statuses.contains_key(&(*status as u32)) {

@@ -129,7 +129,7 @@ fn gpu_time(profile: &Profile) -> (f64, f64) {
 fn captured(profile: &Profile) -> String {
     match captured_share(profile) {
         Some(share) => {
-            format!(", {:.1} % of graph kernels' time with the stack that captured it", share * 100.0)
+            format!(", {:.1} % of what ran in graphs with the stack that captured it", share * 100.0)
         }
         None => String::new(),
     }

@@ -85,7 +85,7 @@ proptest! {
         for (kind, id, length) in items {
             bytes.extend([kind, id, length]);
             // Small numbers: ids meet, counts fit.
-            bytes.extend((0..length).map(|_| if random.next() % 3 == 0 { random.next() as u8 % 4 } else { 0 }));
+            bytes.extend((0..length).map(|_| if random.next().is_multiple_of(3) { random.next() as u8 % 4 } else { 0 }));
         }
         whole_way(&bytes);
     }
@@ -104,7 +104,7 @@ fn random_segments_are_survived() {
             // Thin out: mostly zeros makes more records whole.
             bytes[1..]
                 .iter_mut()
-                .for_each(|byte| *byte = if random.next() % 4 == 0 { *byte % 100 } else { 0 });
+                .for_each(|byte| *byte = if random.next().is_multiple_of(4) { *byte % 100 } else { 0 });
         }
         let one = Instant::now();
         samples += whole_way(&bytes);
@@ -126,7 +126,7 @@ fn scribbling_process_disturbs_nobody() {
     while started.elapsed() < time_to_try().min(Duration::from_secs(5)) {
         for _ in 0..2_000 {
             let (slot, word, value) = (random.next() as u32, random.next() as usize % 8, random.next());
-            let value = if value % 2 == 0 { value % 2048 } else { value };
+            let value = if value.is_multiple_of(2) { value % 2048 } else { value };
             hostile.segment.slot_word(slot, word).store(value, Ordering::Relaxed);
             let offset = (random.next() % (1 << 20)) & !7;
             if let Some(word) = hostile.segment.dictionary_word(offset) {

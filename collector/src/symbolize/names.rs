@@ -11,6 +11,10 @@ const MAX_DEMANGLED_BYTES: usize = 64 << 10;
 
 /// Demangles and shortens a symbol or kernel name.
 pub fn name_of(raw: &str) -> Name {
+    if let Ok(name) = rustc_demangle::try_demangle(raw) {
+        // `<T as Trait>::method`: in Rust the angle brackets are the name.
+        return Name { short: format!("{name:#}"), full: String::new() };
+    }
     let full = demangle(raw);
     let short = short_name(&full);
     let full = if short == full { String::new() } else { full };
@@ -53,7 +57,7 @@ pub fn short_name(full: &str) -> String {
     let bare = without_template_arguments(&named);
     let without_parameters = &bare[..parameters_start(&bare)];
     let short = without_return_type(without_parameters.trim_end()).trim();
-    if short.is_empty() { full.to_owned() } else { short.to_owned() }
+    if short.is_empty() || short.starts_with("::") { full.to_owned() } else { short.to_owned() }
 }
 
 fn without_template_arguments(name: &str) -> String {

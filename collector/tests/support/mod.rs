@@ -17,7 +17,7 @@ use shared_abi::ring::push;
 use shared_abi::segment::{Identity, LiveWord, Segment, Sizes};
 use shared_abi::sync::Ordering;
 use std::fs::File;
-use std::mem::size_of;
+use std::mem::{size_of, size_of_val};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
@@ -267,7 +267,7 @@ fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) {
         header.msg_iov = &mut vector;
         header.msg_iovlen = 1;
         if !descriptors.is_empty() {
-            let payload = size_of::<RawFd>() * descriptors.len();
+            let payload = size_of_val(descriptors);
             header.msg_control = control.as_mut_ptr().cast();
             header.msg_controllen = libc::CMSG_SPACE(payload as u32) as _;
             let message = libc::CMSG_FIRSTHDR(&header);

@@ -1,20 +1,17 @@
 //! `launchscope collect`: many processes at once, until stopped. One thread reads the rings, another one makes
 //! profiles and writes them, so that a slow disk or a large symbol table never holds up the reading.
 
-use crate::aggregate::build::ProcessSums;
-use crate::aggregate::profile::{Profile, ProfileMeta};
-use crate::config::{CollectConfig, Grouping, OutputConfig};
+mod writer; // from intervals to files
+
+use crate::config::CollectConfig;
 use crate::drain::handover::ListenError;
-use crate::export::{Format, write_all};
 use crate::model::wall_ns;
-use crate::moment::{file_time, host_name};
-use crate::pipeline::{Pipeline, ProfileBuilder, Snapshot};
+use crate::pipeline::{Pipeline, Snapshot};
 use crate::signals::Signals;
 use crate::summary::say;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::path::PathBuf;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(5);
@@ -65,7 +62,7 @@ pub fn collect(config: &CollectConfig) -> Result<(), CollectError> {
     );
     // One interval may wait while one is written; a third is not taken but goes on growing, bounded as it is.
     let (sender, receiver) = sync_channel(1);
-    let writer = start_writer(config.clone(), receiver).map_err(CollectError::Thread)?;
+    let writer = writer::start(config.clone(), receiver).map_err(CollectError::Thread)?;
     let started = Instant::now();
     let mut clock = IntervalClock::new();
     loop {
@@ -85,8 +82,10 @@ pub fn collect(config: &CollectConfig) -> Result<(), CollectError> {
     }
     pipeline.finish();
     let last = clock.next(pipeline.take_sums());
-    // The writer ends when the channel does; an error means that it has ended already, by a panic that it reported.
-    let _ended = sender.send(last);
+    for interval in clock.left_over.take().into_iter().chain([last]) {
+        // The writer ends when the channel does, and never before.
+        let _ended = sender.send(interval);
+    }
     drop(sender);
     let _reported = writer.join();
     Ok(())
@@ -121,92 +120,6 @@ fn hand_over(pipeline: &mut Pipeline, clock: &mut IntervalClock, sender: &SyncSe
     if let Err(TrySendError::Full(interval)) = sender.try_send(interval) {
         clock.left_over = Some(interval);
     }
-}
-
-fn start_writer(config: CollectConfig, receiver: Receiver<Interval>) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("launchscope-write".to_owned()).spawn(move || {
-        let mut builder = ProfileBuilder::default();
-        for interval in receiver {
-            write_interval(&config, &mut builder, interval);
-        }
-    })
-}
-
-fn write_interval(config: &CollectConfig, builder: &mut ProfileBuilder, interval: Interval) {
-    let time = file_time();
-    let has_content = |process: &ProcessSums| !process.rows.is_empty() || !process.statuses.is_empty();
-    let processes: Vec<ProcessSums> = interval.snapshot.processes.into_iter().filter(has_content).collect();
-    let groups: Vec<&[ProcessSums]> = match config.grouping {
-        Grouping::Merged if processes.is_empty() => Vec::new(),
-        Grouping::Merged => vec![&processes],
-        Grouping::PerProcess => processes.chunks(1).collect(),
-    };
-    for group in groups {
-        let name = match (config.grouping, group.first()) {
-            (Grouping::PerProcess, Some(process)) => {
-                format!("{time}-{}-{}", process.process_id, process.session)
-            }
-            _ => time.clone(),
-        };
-        let title = if config.output.title.is_empty() {
-            format!("launchscope {name}")
-        } else {
-            config.output.title.clone()
-        };
-        let meta = ProfileMeta {
-            title,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            start_wall_ms: interval.start_wall_ms,
-            duration_ns: interval.duration_ns,
-            labels: [("host".to_owned(), host_name())].into(),
-            ..ProfileMeta::default()
-        };
-        let profile = builder.build(group, &interval.snapshot.files, meta);
-        match write_rotated(&profile, &config.output, &name) {
-            Ok(path) => say(config.output.talk, &format!("launchscope: wrote {}", path.display())),
-            // The next interval may fare better: a full disk does not stop the reading.
-            Err(error) => eprintln!(
-                "launchscope: writing a profile into `{}` failed: {error}",
-                config.output.directory.display()
-            ),
-        }
-    }
-}
-
-/// Files appear whole or not at all: they are written into a directory of another name, which is renamed.
-fn write_rotated(profile: &Profile, output: &OutputConfig, name: &str) -> Result<PathBuf, String> {
-    let temporary = output.directory.join(format!(".{name}.partial"));
-    let written = write_into(profile, &temporary, &output.formats, &free_path(&output.directory, name));
-    if written.is_err() {
-        // Nothing else can be done about the remains.
-        let _remains = std::fs::remove_dir_all(&temporary);
-    }
-    written
-}
-
-fn write_into(
-    profile: &Profile,
-    temporary: &Path,
-    formats: &[Format],
-    place: &Path,
-) -> Result<PathBuf, String> {
-    std::fs::create_dir_all(temporary).map_err(|error| error.to_string())?;
-    write_all(profile, temporary, formats).map_err(|error| with_causes(&error))?;
-    std::fs::rename(temporary, place).map_err(|error| error.to_string())?;
-    Ok(place.to_owned())
-}
-
-/// An error with its causes, in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
-/// Two intervals may end in one second.
-fn free_path(directory: &Path, name: &str) -> PathBuf {
-    let numbered = (1u32..).map(|number| directory.join(format!("{name}.{number}")));
-    let mut candidates = std::iter::once(directory.join(name)).chain(numbered);
-    candidates.find(|path| !path.exists()).unwrap_or_else(|| directory.join(name))
 }
 
 /// Each process needs a socket, and each image a file.
