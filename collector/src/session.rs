@@ -79,6 +79,9 @@ impl Session {
         drain: ProcessDrain,
         connection: Option<Connection>,
     ) -> Self {
+        // What an earlier collector has read, and counted, is not counted again.
+        let engine_before =
+            if drain.was_read_before() { drain.engine_counts() } else { EngineCounts::default() };
         Self {
             number,
             process_id,
@@ -89,8 +92,8 @@ impl Session {
             correlator: Correlator::default(),
             aggregator: Aggregator::default(),
             own: OwnCounts::default(),
-            engine: EngineCounts::default(),
-            engine_before: EngineCounts::default(),
+            engine: engine_before.clone(),
+            engine_before,
             statuses: BTreeMap::new(),
             early_images: Vec::new(),
             life: Life::Running,

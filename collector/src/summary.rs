@@ -32,9 +32,8 @@ pub fn show_progress(progress: &Progress, elapsed: Duration) {
         seen = seen.saturating_add(engine.lanes(all));
         sampled = sampled.saturating_add(engine.lanes(chosen));
     }
-    let _closed = write!(
-        std::io::stderr().lock(),
-        "\r\x1b[Klaunchscope: {} s, {} processes, {} launches, {} sampled, {} windows ({:.2} s), {} GPU activities, {} dropped",
+    let line = format!(
+        "launchscope: {} s, {} processes, {} launches, {} sampled, {} windows ({:.2} s), {} GPU activities, {} dropped",
         elapsed.as_secs(),
         progress.running,
         grouped(seen),
@@ -44,6 +43,16 @@ pub fn show_progress(progress: &Progress, elapsed: Duration) {
         grouped(progress.own.activities),
         grouped(engine.process(Counter::RingDropped)),
     );
+    // A line that wraps could not be taken away again.
+    let line: String = line.chars().take(terminal_columns().saturating_sub(1)).collect();
+    let _closed = write!(std::io::stderr().lock(), "\r\x1b[K{line}");
+}
+
+fn terminal_columns() -> usize {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: `size` is a valid winsize for the duration of the call.
+    let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size) };
+    if result == 0 && size.ws_col > 0 { usize::from(size.ws_col) } else { 80 }
 }
 
 /// Takes the progress line away.

@@ -391,3 +391,24 @@ fn own_image() -> ImageHead {
     head.bias_avma = head.start_avma;
     head
 }
+
+/// A collector that takes over from another one counts from then on.
+#[test]
+fn second_collector_counts_from_where_the_first_ended() {
+    let (pipeline, producer) = start();
+    producer.count_lane(0, LaneCounter::KernelLaunches, 100);
+    producer.launch(launch_in_window(LaunchKind::Kernel, 0, 1));
+    let mut first = pipeline;
+    settle(&mut first);
+    let socket = fresh_socket();
+    let mut second = Pipeline::listen(&socket, None).expect("a fresh socket");
+    drop(first);
+    let hello = producer.hello("");
+    let producer = producer.reconnect(&socket);
+    producer.say(hello.as_bytes(), &[std::os::fd::AsRawFd::as_raw_fd(&producer.memory_file)]);
+    settle(&mut second);
+    producer.count_lane(0, LaneCounter::KernelLaunches, 130);
+    producer.launch(launch_in_window(LaunchKind::Kernel, 0, 2));
+    let profile = end(second, producer);
+    assert_eq!((ledger(&profile, "kernel_launches"), ledger(&profile, "launch_samples")), (30, 1));
+}

@@ -83,6 +83,11 @@ impl ProcessDrain {
         self.segment.identity()
     }
 
+    /// Whether another collector has taken records out of the ring already.
+    pub fn was_read_before(&self) -> bool {
+        self.segment.live(LiveWord::RingTail).load(Ordering::Relaxed) > 0
+    }
+
     /// The process's counters now.
     pub fn engine_counts(&self) -> EngineCounts {
         EngineCounts::read(&self.segment)

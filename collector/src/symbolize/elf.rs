@@ -1,23 +1,21 @@
-//! Symbol tables of ELF files. Results are cached by image and address; the tables themselves live no longer than
-//! their memory budget allows.
+//! Symbol tables of ELF files. Results are cached by image and address; the tables themselves are dropped after each
+//! image, so that they never take more memory than the largest one.
 
 use super::names::name_of;
+use super::skeleton::skeleton;
 use crate::model::Name;
 use crate::model::images::{ImageFiles, ImageKey};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Addresses whose result is kept (about 100 bytes each).
 const MAX_CACHED: usize = 1 << 19;
-/// Anonymous memory that symbol tables may add before they are dropped: libtorch_cuda.so takes 4 MiB, all of a torch
-/// process about 40.
-const MEMORY_BUDGET_BYTES: u64 = 256 << 20;
 /// Addresses handed to blazesym at once.
 const BATCH: usize = 4096;
 
@@ -56,8 +54,6 @@ impl Symbols {
             self.known.clear();
             self.count = 0;
         }
-        let mut symbolizer = None;
-        let floor_bytes = anonymous_bytes();
         for (key, wanted) in wanted {
             let known = self.known.entry(key.clone()).or_default();
             let missing: Vec<u64> =
@@ -66,22 +62,25 @@ impl Symbols {
                 continue;
             }
             self.count += missing.len();
-            let Some(path) = readable_file(&key, &wanted.path, files) else {
-                known.extend(missing.into_iter().map(|svma| (svma, None)));
-                continue;
-            };
-            let tables = symbolizer.get_or_insert_with(new_symbolizer);
-            for batch in missing.chunks(BATCH) {
-                // A panic over a hostile file costs its names, not the collector.
-                let found = catch_unwind(AssertUnwindSafe(|| look_up_batch(tables, &path, batch)));
-                let found = found.unwrap_or_else(|_| vec![None; batch.len()]);
-                known.extend(batch.iter().copied().zip(found));
-            }
-            if anonymous_bytes().saturating_sub(floor_bytes) > MEMORY_BUDGET_BYTES {
-                symbolizer = None;
-            }
+            // A panic over a hostile file costs its names, not the collector.
+            let found = catch_unwind(AssertUnwindSafe(|| look_up_image(&key, &wanted.path, files, &missing)));
+            let found = found.ok().flatten().unwrap_or_else(|| vec![None; missing.len()]);
+            known.extend(missing.into_iter().zip(found));
         }
     }
+}
+
+/// The names of these addresses; `None` when the image's file cannot be had.
+fn look_up_image(
+    key: &ImageKey,
+    path: &str,
+    files: &ImageFiles,
+    addresses: &[u64],
+) -> Option<Vec<Option<Arc<Name>>>> {
+    let tables = symbol_file(key, path, files)?;
+    let path = descriptor_path(&tables);
+    let symbolizer = new_symbolizer();
+    Some(addresses.chunks(BATCH).flat_map(|batch| look_up_batch(&symbolizer, &path, batch)).collect())
 }
 
 fn new_symbolizer() -> Symbolizer {
@@ -114,39 +113,27 @@ fn look_up_batch(symbolizer: &Symbolizer, path: &Path, batch: &[u64]) -> Vec<Opt
     found
 }
 
-/// The file that was sent, or the one at the image's path; its build id must be the image's.
-fn readable_file(key: &ImageKey, path: &str, files: &ImageFiles) -> Option<PathBuf> {
-    let sent = files.get(key).filter(|file| is_regular(file)).map(|file| descriptor_path(file));
-    let candidates = sent.into_iter().chain(path.starts_with('/').then(|| PathBuf::from(path)));
-    candidates.into_iter().find(|candidate| {
-        let is_file = std::fs::metadata(candidate).is_ok_and(|metadata| metadata.is_file());
-        is_file && build_id_matches(key, candidate, files)
-    })
-}
-
-fn build_id_matches(key: &ImageKey, candidate: &Path, files: &ImageFiles) -> bool {
-    let ImageKey::BuildId(expected) = key else {
+/// Symbol tables of the file that was sent, or of the one at the image's path; its build id must be the image's.
+fn symbol_file(key: &ImageKey, path: &str, files: &ImageFiles) -> Option<File> {
+    let sent = files.get(key).and_then(|file| file.try_clone().ok()).map(File::from);
+    let at_path = || {
         // Without a build id only the very file that was sent is known to be the right one.
-        return files.get(key).is_some_and(|file| descriptor_path(file) == candidate);
+        let may_look = path.starts_with('/') && matches!(key, ImageKey::BuildId(_));
+        let is_file = || std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+        (may_look && is_file()).then(|| File::open(path).ok()).flatten()
     };
-    let found = catch_unwind(|| blazesym::helper::read_elf_build_id(&candidate));
-    matches!(found, Ok(Ok(Some(found))) if *found == **expected)
+    let candidates = std::iter::once_with(|| sent).chain(std::iter::once_with(at_path)).flatten();
+    // A FIFO would wait for its other end.
+    let regular = candidates.filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()));
+    regular.filter_map(|file| skeleton(&file).ok()).find(|tables| build_id_matches(key, tables))
 }
 
-fn descriptor_path(file: &OwnedFd) -> PathBuf {
+fn build_id_matches(key: &ImageKey, tables: &File) -> bool {
+    let ImageKey::BuildId(expected) = key else { return true };
+    let found = blazesym::helper::read_elf_build_id(&descriptor_path(tables));
+    matches!(found, Ok(Some(found)) if *found == **expected)
+}
+
+fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
-/// Opening a FIFO again would wait for its other end.
-fn is_regular(file: &OwnedFd) -> bool {
-    let copy = file.try_clone().map(File::from);
-    copy.and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.is_file())
-}
-
-/// Resident memory that is not backed by files, in bytes; zero where /proc cannot be read.
-fn anonymous_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let mut pages = text.split(' ').skip(1).map_while(|word| word.parse::<u64>().ok());
-    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
-    resident.saturating_sub(shared) * 4096
 }

@@ -6,6 +6,7 @@
 
 pub mod names; // demangled and short names
 pub mod elf; // symbol tables of ELF files, cached by build id and address
+mod skeleton; // files of others are never mapped
 pub mod merge; // Python frames in place of the interpreter's
 
 use crate::model::definitions::{Definitions, Image, Stack};

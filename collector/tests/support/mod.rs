@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-pub const SIZES: Sizes = Sizes { lane_count: 4, slot_count: 1024, dictionary_bytes: 1 << 20 };
+pub const SIZES: Sizes = Sizes { lane_count: 4, slot_count: 4096, dictionary_bytes: 1 << 20 };
 
 /// A socket name that no other test uses.
 pub fn fresh_socket() -> String {
@@ -64,6 +64,11 @@ impl Producer {
             assert_eq!(unsafe { libc::fcntl(memory_file.as_raw_fd(), libc::F_ADD_SEALS, seals) }, 0);
         }
         Self { segment, memory_file, socket: connect(address), _map: map }
+    }
+
+    /// The same process with a new connection, to another collector.
+    pub fn reconnect(self, address: &str) -> Self {
+        Self { socket: connect(address), ..self }
     }
 
     pub fn hello(&self, token: &str) -> Hello {
