@@ -16,6 +16,7 @@ use crate::model::{Frame, Name, monotonic_ns};
 use crate::session::{Life, Session};
 use crate::symbolize::Symbolizer;
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Processes that are read at once; the next one is refused by not being accepted until one has ended.
@@ -68,7 +69,12 @@ impl Pipeline {
             });
         }
         for session in sessions {
-            session.poll(now_ns, &mut self.files);
+            // A panic over one hostile process costs its data, not the others'.
+            let files = &mut self.files;
+            if catch_unwind(AssertUnwindSafe(|| session.poll(now_ns, files))).is_err() {
+                session.abandon();
+                refusals.push(Refusal::Internal { process: session.process_id().to_string() });
+            }
         }
     }
 

@@ -169,6 +169,14 @@ impl Session {
         self.life = Life::Ended;
     }
 
+    /// Reads no more of it: reading it has failed in a way that was not foreseen.
+    pub fn abandon(&mut self) {
+        self.early_images.clear();
+        self.connection = None;
+        self.drain = None;
+        self.life = Life::Ended;
+    }
+
     /// Hands out what was added up since the last call and starts anew; definitions stay.
     pub fn take_sums(&mut self) -> ProcessSums {
         let engine = self.engine_counts();

@@ -176,8 +176,11 @@ fn put_losses(text: &mut String, profile: &Profile) {
     }
 }
 
-/// Each status once, however many processes it held in.
+/// Never no data without a reason: each status once, however many processes it held in.
 fn put_statuses(text: &mut String, profile: &Profile) {
+    if profile.statuses.is_empty() {
+        put(text, format_args!("  statuses       none reported"));
+    }
     let mut said = Vec::new();
     for status in &profile.statuses {
         if said.contains(&(&status.name, &status.detail)) {

@@ -172,3 +172,31 @@ pub fn capture_in(graph: &Graph, node: u32, name_id: u32, definitions: &Definiti
         stack_id => Capture::Stack(stack_id),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::sample::WindowKey;
+
+    /// Distinct rows are bounded; what is folded keeps its weight.
+    #[test]
+    fn surplus_rows_are_folded_and_counted() {
+        let (mut aggregator, mut counts) = (Aggregator::default(), OwnCounts::default());
+        let definitions = Definitions::default();
+        for name_id in 0..MAX_ROWS as u32 + 10 {
+            let activity = RawActivity {
+                window: WindowKey { window_id: 1, correlation_id: 1 },
+                kind: ActivityKind::Kernel,
+                duration_ns: 1,
+                name_id,
+                graph_node: None,
+                device: 3,
+                detail: 0,
+            };
+            aggregator.add(&CorrelatedSample::Ran { activity, origin: None }, &definitions, &mut counts);
+        }
+        let rows = aggregator.take_rows();
+        assert_eq!((rows.len(), counts.rows_folded), (MAX_ROWS + 1, 10));
+        assert_eq!(rows.values().map(|sums| sums.recorded_ns).sum::<u64>(), MAX_ROWS as u64 + 10);
+    }
+}

@@ -15,10 +15,16 @@ pub const MAX_LAUNCHES: usize = 1 << 18;
 /// Activities that wait for their launch: in resident mode CUPTI may deliver before the launching thread has written.
 pub const MAX_WAITING: usize = 1 << 14;
 
+#[derive(Clone, Copy, Debug)]
+struct WaitingLaunch {
+    origin: LaunchOrigin,
+    has_activities: bool,
+}
+
 /// Joins the activities of one process to their launches.
 #[derive(Debug, Default)]
 pub struct Correlator {
-    launches: HashMap<WindowKey, LaunchOrigin>,
+    launches: HashMap<WindowKey, WaitingLaunch>,
     order: VecDeque<WindowKey>,
     waiting: VecDeque<RawActivity>,
 }
@@ -59,12 +65,15 @@ impl Correlator {
             sink(CorrelatedSample::Launched { origin: launch.origin, weight });
         }
         let Some(key) = launch.window else { return };
-        if self.launches.insert(key, launch.origin).is_none() {
+        let waiting = WaitingLaunch { origin: launch.origin, has_activities: false };
+        if self.launches.insert(key, waiting).is_none() {
             self.order.push_back(key);
         }
         while self.launches.len() > MAX_LAUNCHES {
             let Some(oldest) = self.order.pop_front() else { return };
-            counts.launches_evicted += u64::from(self.launches.remove(&oldest).is_some());
+            // One that has activities has most likely all of them: in resident mode every launch goes this way.
+            let evicted = self.launches.remove(&oldest);
+            counts.launches_evicted += u64::from(evicted.is_some_and(|launch| !launch.has_activities));
         }
     }
 
@@ -74,10 +83,11 @@ impl Correlator {
         counts: &mut OwnCounts,
         sink: &mut dyn FnMut(CorrelatedSample),
     ) {
-        match self.launches.get(&activity.window) {
-            Some(origin) => {
+        match self.launches.get_mut(&activity.window) {
+            Some(launch) => {
+                launch.has_activities = true;
                 counts.joined += 1;
-                sink(CorrelatedSample::Ran { activity, origin: Some(*origin) });
+                sink(CorrelatedSample::Ran { activity, origin: Some(launch.origin) });
             }
             None => {
                 self.waiting.push_back(activity);
@@ -106,7 +116,7 @@ impl Correlator {
     }
 
     fn settle(&self, activity: RawActivity, counts: &mut OwnCounts, sink: &mut dyn FnMut(CorrelatedSample)) {
-        let origin = self.launches.get(&activity.window).copied();
+        let origin = self.launches.get(&activity.window).map(|launch| launch.origin);
         match origin {
             Some(_) => counts.joined += 1,
             None => counts.orphaned += 1,
@@ -125,5 +135,71 @@ impl Correlator {
             }
             stays
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shared_abi::record::{ActivityKind, LaunchKind};
+
+    fn launch(correlation_id: u32) -> RawSample {
+        let origin =
+            LaunchOrigin { stack_id: correlation_id, kind: LaunchKind::Kernel, hook: 0, graph_id: 0 };
+        RawSample::Launch(RawLaunch {
+            origin,
+            weight: None,
+            window: Some(WindowKey { window_id: 1, correlation_id }),
+        })
+    }
+
+    fn activity(correlation_id: u32) -> RawSample {
+        RawSample::Activity(RawActivity {
+            window: WindowKey { window_id: 1, correlation_id },
+            kind: ActivityKind::Kernel,
+            duration_ns: 1,
+            name_id: 0,
+            graph_node: None,
+            device: 0,
+            detail: 0,
+        })
+    }
+
+    /// A window that never ends keeps a bounded number of launches, and only those that nothing came for are a loss.
+    #[test]
+    fn oldest_launches_are_evicted_and_counted() {
+        let (mut correlator, mut counts) = (Correlator::default(), OwnCounts::default());
+        let unanswered = 10;
+        for correlation_id in 0..MAX_LAUNCHES as u32 + 100 {
+            correlator.take(&launch(correlation_id), &mut counts, &mut |_| {});
+            if correlation_id >= unanswered {
+                correlator.take(&activity(correlation_id), &mut counts, &mut |_| {});
+            }
+        }
+        assert_eq!((correlator.launches.len(), correlator.order.len()), (MAX_LAUNCHES, MAX_LAUNCHES));
+        assert_eq!(counts.launches_evicted, u64::from(unanswered));
+    }
+
+    /// Activities that no launch comes for wait in bounded number, and end as orphans.
+    #[test]
+    fn waiting_activities_are_bounded() {
+        let (mut correlator, mut counts) = (Correlator::default(), OwnCounts::default());
+        for correlation_id in 0..MAX_WAITING as u32 + 5 {
+            correlator.take(&activity(correlation_id), &mut counts, &mut |_| {});
+        }
+        assert_eq!((correlator.waiting.len(), counts.orphaned), (MAX_WAITING, 5));
+        correlator.finish(&mut counts, &mut |_| {});
+        assert_eq!(counts.orphaned, MAX_WAITING as u64 + 5);
+    }
+
+    /// A closed window's launches are forgotten, a slice's are not.
+    #[test]
+    fn closed_window_is_forgotten() {
+        let (mut correlator, mut counts) = (Correlator::default(), OwnCounts::default());
+        correlator.take(&launch(1), &mut counts, &mut |_| {});
+        for (end, left) in [(WindowEnd::Slice, 1), (WindowEnd::Whole, 0)] {
+            correlator.take(&RawSample::WindowClosed { window_id: 1, end }, &mut counts, &mut |_| {});
+            assert_eq!((correlator.launches.len(), correlator.order.len()), (left, left));
+        }
     }
 }

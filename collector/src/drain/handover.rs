@@ -88,6 +88,14 @@ pub enum Refusal {
         /// What was wrong.
         reason: &'static str,
     },
+    /// Reading it met an internal error.
+    #[error(
+        "process {process} is no longer read: its segment led to an internal error of launchscope, please report it"
+    )]
+    Internal {
+        /// Its id.
+        process: String,
+    },
     /// Its segment is refused.
     #[error("process {process} was refused: {source}")]
     BadSegment {
@@ -258,7 +266,7 @@ impl Listener {
             Ok(_) => Verdict::Accepted,
             Err(Refusal::ForeignVersion { .. }) => Verdict::ForeignVersion,
             Err(Refusal::WrongToken { .. }) => Verdict::WrongToken,
-            Err(Refusal::BadHello { .. } | Refusal::BadSegment { .. }) => Verdict::BadSegment,
+            Err(_) => Verdict::BadSegment,
         });
         let (drain, process_id) = checked?;
         Ok(Accepted { connection, drain, process_id })

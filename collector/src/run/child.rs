@@ -5,6 +5,7 @@ use crate::config::RunConfig;
 use crate::summary::say;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
@@ -149,6 +150,13 @@ pub fn cupti_value(cupti: Cupti) -> &'static str {
 /// Ours comes last: who was there before keeps its place in the order of look-up.
 fn with_preload(existing: Option<&OsStr>, library: &Path) -> OsString {
     let Some(existing) = existing.filter(|existing| !existing.is_empty()) else { return library.into() };
+    let is_there = existing
+        .as_bytes()
+        .split(|byte| b": ".contains(byte))
+        .any(|name| name == library.as_os_str().as_bytes());
+    if is_there {
+        return existing.to_owned();
+    }
     let mut whole = existing.to_owned();
     whole.push(":");
     whole.push(library);
@@ -167,6 +175,8 @@ mod tests {
         let ours = Path::new("/l/liblaunchscope.so");
         assert_eq!(with_preload(Some(OsStr::new("/a.so")), ours), "/a.so:/l/liblaunchscope.so");
         assert_eq!(with_preload(Some(OsStr::new("")), ours), "/l/liblaunchscope.so");
+        let both = OsStr::new("/l/liblaunchscope.so:/a.so");
+        assert_eq!(with_preload(Some(both), ours), both);
         assert_eq!(with_preload(None, ours), "/l/liblaunchscope.so");
     }
 }
