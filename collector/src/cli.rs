@@ -147,7 +147,7 @@ pub struct CollectArgs {
     /// Files.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Socket to listen on: @name (abstract, same network namespace) or a path [default: @launchscope]
+    /// Socket to listen on: @name (abstract, same network namespace) or a path (default: @launchscope)
     #[arg(long, env = "LAUNCHSCOPE_SOCKET", value_name = "SOCKET")]
     pub socket: Option<String>,
     /// How often profiles are written (30s, 5m, 1h)
@@ -177,7 +177,7 @@ pub struct EnvArgs {
     /// A fragment of a Kubernetes pod
     #[arg(long, group = "style")]
     pub kubernetes: bool,
-    /// Socket of the collector: @name or a path [default: @launchscope]
+    /// Socket of the collector: @name or a path (default: @launchscope)
     #[arg(long, value_name = "SOCKET")]
     pub socket: Option<String>,
     /// Which way the library gets in
