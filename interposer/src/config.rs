@@ -84,8 +84,18 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting("CUPTI_LIBRARY", &[], "(searched)", "path of the libcupti to use"),
     setting("WINDOW_LENGTH", &[], "50ms", "how long a CUPTI window records"),
-    setting("WINDOW_PERIOD", &[], "10s", "mean time between the starts of CUPTI windows; each gap is drawn at random"),
-    setting("GATE_MAX", &[], "20ms", "how long launches may be held while CUPTI waits for the GPU to become idle"),
+    setting(
+        "WINDOW_PERIOD",
+        &[],
+        "10s",
+        "mean time between the starts of CUPTI windows; each gap is drawn at random",
+    ),
+    setting(
+        "GATE_MAX",
+        &[],
+        "20ms",
+        "how long launches may be held while CUPTI waits for the GPU to become idle",
+    ),
     setting(
         "QUIET",
         &["ZYMTRACE_CUDAPROFILER__QUIET", "ZYMTRACE_ROCMPROFILER__QUIET"],
@@ -98,7 +108,12 @@ pub const SETTINGS: &[Setting] = &[
         "false",
         "`true`, with QUIET=false: the counters on stderr every 10 s",
     ),
-    setting("SOCKET", &[], "@launchscope", "unix socket of the collector; a leading `@` means the abstract namespace"),
+    setting(
+        "SOCKET",
+        &[],
+        "@launchscope",
+        "unix socket of the collector; a leading `@` means the abstract namespace",
+    ),
     setting("TOKEN", &[], "(none)", "shown to the collector, which can ask for it"),
     setting("LIBRARY", &[], "(searched)", "read by `launchscope run` and `env`: path of liblaunchscope.so"),
     setting(
@@ -211,7 +226,9 @@ impl Config {
             }
         };
         if reader.flag("ENABLE_PC_SAMPLING", false) {
-            reader.complaints.push(Complaint::BadValue("ENABLE_PC_SAMPLING=true: PC sampling is not built yet".into()));
+            reader
+                .complaints
+                .push(Complaint::BadValue("ENABLE_PC_SAMPLING=true: PC sampling is not built yet".into()));
         }
         let mut config = Self {
             enabled: reader.flag("ENABLED", true),
@@ -253,7 +270,9 @@ impl Reader<'_> {
     }
 
     fn text(&self, name: &str) -> Option<String> {
-        self.raw(name).map(|value| value.to_string_lossy().trim().to_lowercase()).filter(|value| !value.is_empty())
+        self.raw(name)
+            .map(|value| value.to_string_lossy().trim().to_lowercase())
+            .filter(|value| !value.is_empty())
     }
 
     fn bad(&mut self, name: &str, found: &str, wanted: &str) {
@@ -318,7 +337,9 @@ fn token(value: Option<OsString>) -> [u8; 64] {
 
 /// The level for the target `launchscope` in RUST_LOG (also under the reference product's target names).
 fn log_level(variables: &[(OsString, OsString)]) -> LogLevel {
-    let Some((_, value)) = variables.iter().find(|(key, _)| key == "RUST_LOG") else { return LogLevel::Error };
+    let Some((_, value)) = variables.iter().find(|(key, _)| key == "RUST_LOG") else {
+        return LogLevel::Error;
+    };
     let value = value.to_string_lossy().to_lowercase();
     let mut level = LogLevel::Error;
     for directive in value.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
@@ -350,9 +371,8 @@ fn unknown_names(variables: &[(OsString, OsString)]) -> Vec<Complaint> {
         Some(own) => SETTINGS.iter().any(|setting| setting.name == own),
         None => SETTINGS.iter().any(|setting| setting.aliases.contains(&name)),
     };
-    let ours = |name: &str| {
-        name.starts_with(PREFIX) || ALIAS_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-    };
+    let ours =
+        |name: &str| name.starts_with(PREFIX) || ALIAS_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     variables
         .iter()
         .map(|(key, _)| key.to_string_lossy().into_owned())
@@ -400,8 +420,7 @@ mod tests {
     /// Our own name wins where both are set.
     #[test]
     fn own_name_wins_over_alias() {
-        let config =
-            config(&[("ZYMTRACE_CUDAPROFILER__QUIET", "true"), ("LAUNCHSCOPE_QUIET", "false")]);
+        let config = config(&[("ZYMTRACE_CUDAPROFILER__QUIET", "true"), ("LAUNCHSCOPE_QUIET", "false")]);
         assert!(!config.quiet);
     }
 
@@ -424,7 +443,8 @@ mod tests {
     /// Names with our prefixes that nothing reads are named, others are not.
     #[test]
     fn unknown_names_are_reported() {
-        let config = config(&[("LAUNCHSCOPE_GRAPH_TARGET", "3"), ("ZYMTRACE_CUDAPROFILER__X", "1"), ("PATH", "/bin")]);
+        let config =
+            config(&[("LAUNCHSCOPE_GRAPH_TARGET", "3"), ("ZYMTRACE_CUDAPROFILER__X", "1"), ("PATH", "/bin")]);
         assert_eq!(
             config.complaints,
             [

@@ -74,7 +74,8 @@ impl Sampler {
     fn adapt(&mut self, epoch: u32) {
         let windows = f64::from(epoch.wrapping_sub(self.epoch).max(1));
         let launches_per_window = self.seen_in_epoch as f64 / windows;
-        self.probability = if launches_per_window > self.target { self.target / launches_per_window } else { 1.0 };
+        self.probability =
+            if launches_per_window > self.target { self.target / launches_per_window } else { 1.0 };
         self.epoch = epoch;
         self.seen_in_epoch = 0;
         self.chosen_since_change = 0.0;

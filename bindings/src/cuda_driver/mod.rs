@@ -69,7 +69,8 @@ impl DriverApi {
             (DefaultStream::PerThread, Some(per_thread)) => per_thread,
             _ => self.cuStreamGetCaptureInfo_v2,
         };
-        let (mut status, mut id, mut graph, mut nodes, mut count) = (0, 0u64, ptr::null_mut(), ptr::null(), 0usize);
+        let (mut status, mut id, mut graph, mut nodes, mut count) =
+            (0, 0u64, ptr::null_mut(), ptr::null(), 0usize);
         // SAFETY: all pointers are valid for the call; the driver validates the stream.
         let result = unsafe { query(stream, &mut status, &mut id, &mut graph, &mut nodes, &mut count) };
         if result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE {

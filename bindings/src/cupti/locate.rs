@@ -21,11 +21,13 @@ pub struct Located {
 pub fn locate(driver_version: i32, configured: Option<&Path>) -> Result<Located, String> {
     let major = driver_version / 1000;
     if let Some(path) = configured {
-        return load(path).ok_or_else(|| format!("LAUNCHSCOPE_CUPTI_LIBRARY={} could not be loaded", path.display()));
+        return load(path)
+            .ok_or_else(|| format!("LAUNCHSCOPE_CUPTI_LIBRARY={} could not be loaded", path.display()));
     }
     for candidate_major in majors(major) {
         let name = format!("libcupti.so.{candidate_major}");
-        if let Some(library) = CString::new(name.clone()).ok().and_then(|name| Library::already_loaded(&name)) {
+        if let Some(library) = CString::new(name.clone()).ok().and_then(|name| Library::already_loaded(&name))
+        {
             return Ok(Located { library, place: format!("{name}, already mapped by the process") });
         }
     }
@@ -82,8 +84,11 @@ fn file_name_starts_with(path: &Path, prefix: &str) -> bool {
 /// Files of /proc/self/maps, each once.
 fn mapped_files() -> Vec<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mut files: Vec<PathBuf> =
-        maps.lines().filter_map(|line| line.find('/').and_then(|at| line.get(at..))).map(PathBuf::from).collect();
+    let mut files: Vec<PathBuf> = maps
+        .lines()
+        .filter_map(|line| line.find('/').and_then(|at| line.get(at..)))
+        .map(PathBuf::from)
+        .collect();
     files.dedup();
     files
 }

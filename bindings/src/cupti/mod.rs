@@ -84,19 +84,29 @@ impl CuptiApi {
     pub fn subscribe(&self, callback: Callback) -> Result<CUpti_SubscriberHandle, CuptiError> {
         let mut subscriber = ptr::null_mut();
         // SAFETY: the pointer is valid for the call; the callback is a function of this library, which stays loaded.
-        check("cuptiSubscribe", unsafe { (self.cuptiSubscribe)(&mut subscriber, callback, ptr::null_mut()) })?;
+        check("cuptiSubscribe", unsafe {
+            (self.cuptiSubscribe)(&mut subscriber, callback, ptr::null_mut())
+        })?;
         Ok(subscriber)
     }
 
     /// Enables the callback of one driver function.
-    pub fn enable_driver_callback(&self, subscriber: CUpti_SubscriberHandle, cbid: u32) -> Result<(), CuptiError> {
+    pub fn enable_driver_callback(
+        &self,
+        subscriber: CUpti_SubscriberHandle,
+        cbid: u32,
+    ) -> Result<(), CuptiError> {
         // SAFETY: the subscriber is the one that `subscribe` returned.
         let result = unsafe { (self.cuptiEnableCallback)(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, cbid) };
         check("cuptiEnableCallback", result)
     }
 
     /// Names the functions that hand out and take back activity buffers.
-    pub fn register_buffers(&self, requested: BufferRequested, completed: BufferCompleted) -> Result<(), CuptiError> {
+    pub fn register_buffers(
+        &self,
+        requested: BufferRequested,
+        completed: BufferCompleted,
+    ) -> Result<(), CuptiError> {
         // SAFETY: both are functions of this library, which stays loaded.
         let result = unsafe { (self.cuptiActivityRegisterCallbacks)(requested, completed) };
         check("cuptiActivityRegisterCallbacks", result)
@@ -143,10 +153,16 @@ impl CuptiApi {
     ///
     /// # Safety
     /// `buffer` and `valid_bytes` are what CUPTI passed to the BufferCompleted callback, which has not returned.
-    pub unsafe fn for_each_record(&self, buffer: *mut u8, valid_bytes: usize, mut each: impl FnMut(ActivityRecord)) {
+    pub unsafe fn for_each_record(
+        &self,
+        buffer: *mut u8,
+        valid_bytes: usize,
+        mut each: impl FnMut(ActivityRecord),
+    ) {
         let mut record: *mut c_void = ptr::null_mut();
         // SAFETY: by the contract of this function.
-        while unsafe { (self.cuptiActivityGetNextRecord)(buffer, valid_bytes, &mut record) } == CUPTI_SUCCESS {
+        while unsafe { (self.cuptiActivityGetNextRecord)(buffer, valid_bytes, &mut record) } == CUPTI_SUCCESS
+        {
             // SAFETY: CUPTI returned a record; every record begins with its kind.
             let kind = unsafe { record.cast::<i32>().read_unaligned() };
             each(match kind {
