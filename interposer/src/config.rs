@@ -1,3 +1,5 @@
+//! Over 400 lines because the table of settings and its reader belong in one place.
+//!
 //! Settings: one table of environment variables, read once before any hook is live.
 //!
 //! Each setting has a LAUNCHSCOPE_ name and the documented names of the reference product as aliases with the same

@@ -15,12 +15,12 @@ use shared_abi::record::{
 };
 use shared_abi::ring::push;
 use shared_abi::segment::{Identity, LiveWord, Segment, Sizes};
+use shared_abi::sync::AtomicU32;
 use shared_abi::sync::Ordering;
 use std::fs::File;
 use std::mem::{size_of, size_of_val};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 

@@ -191,12 +191,13 @@ fn every_setting_is_in_the_readme() {
         println!("skipped: README.md does not exist yet");
         return;
     };
-    let names: BTreeSet<&str> = settings
-        .split(|letter: char| !(letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_'))
-        .filter(|word| {
-            word.strip_prefix("LAUNCHSCOPE_").is_some_and(|rest| !rest.is_empty() && !rest.ends_with('_'))
-        })
+    // Each row of the table begins `setting("NAME",`, on one line or two.
+    let names: BTreeSet<String> = settings
+        .split("setting(")
+        .filter_map(|row| row.trim_start().strip_prefix('"')?.split_once('"'))
+        .map(|(name, _)| format!("LAUNCHSCOPE_{name}"))
         .collect();
-    let missing = names.into_iter().filter(|name| !readme.contains(name)).map(str::to_owned);
+    assert!(!names.is_empty(), "no row of the settings table was found");
+    let missing = names.into_iter().filter(|name| !readme.contains(name));
     assert_none("settings that README.md does not mention", missing.collect());
 }
