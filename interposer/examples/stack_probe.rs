@@ -3,14 +3,16 @@
 
 use interposer::stack_capture::{CaptureOptions, Scratch, StackCapture};
 use shared_abi::counters::Counter;
-use shared_abi::dictionary::{DefinitionKind, Read, Reader, StackHead};
-use shared_abi::segment::{Identity, Segment, Sizes};
+use shared_abi::dictionary::PYTHON_ENTRY_FRAME;
+use shared_abi::segment::Segment;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
-use zerocopy::{FromBytes as _, FromZeros as _};
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+use support::{SegmentContents, new_segment};
 
 struct Probe {
     segment: Segment,
@@ -24,19 +26,9 @@ thread_local! {
     static SCRATCH: RefCell<Box<Scratch>> = RefCell::new(Box::new(Scratch::new()));
 }
 
-fn new_segment() -> Segment {
-    let sizes = Sizes { lane_count: 1, slot_count: 2, dictionary_bytes: 16 << 20 };
-    let layout = std::alloc::Layout::from_size_align(sizes.segment_bytes() as usize, 4096).unwrap();
-    // SAFETY: fresh zeroed memory of the right size, never freed.
-    unsafe {
-        let base = std::ptr::NonNull::new(std::alloc::alloc_zeroed(layout)).unwrap();
-        Segment::create(base, sizes, Identity::new_zeroed())
-    }
-}
-
 fn probe() -> &'static Probe {
     PROBE.get_or_init(|| {
-        let segment = new_segment();
+        let segment = new_segment(16 << 20);
         Probe { segment, capture: StackCapture::new(segment) }
     })
 }
@@ -48,7 +40,7 @@ pub extern "C" fn probe_arm(site_slots: usize, stack_slots: usize) {
     if site_slots > 0 {
         (options.site_slots, options.stack_slots) = (site_slots, stack_slots);
     }
-    let segment = new_segment();
+    let segment = new_segment(16 << 20);
     let probe = Probe { segment, capture: StackCapture::with_options(segment, options) };
     assert!(PROBE.set(probe).is_ok());
 }
@@ -107,56 +99,22 @@ pub extern "C" fn probe_refusal() -> *const c_char {
 /// What a stack holds, as JSON: `{"flags", "native": [..], "python": [[site, entry, line, first, name, file]..]}`.
 #[unsafe(no_mangle)]
 pub extern "C" fn probe_stack(id: u32) -> *const c_char {
-    let mut reader = Reader::default();
-    let (mut sites, mut stack) = (HashMap::new(), None);
-    loop {
-        let mut words = Vec::new();
-        match reader.next(&probe().segment, |word| words.push(word)) {
-            Read::Definition(definition) => {
-                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                if definition.kind == DefinitionKind::Site as u16 {
-                    sites.insert(definition.id, bytes);
-                } else if definition.kind == DefinitionKind::Stack as u16 && definition.id == id {
-                    stack = Some(bytes);
-                }
-            }
-            Read::End => break,
-            other => panic!("{other:?}"),
-        }
-    }
-    let Some(stack) = stack else { return keep(String::from("null")) };
-    let (head, rest) = StackHead::read_from_prefix(&stack).unwrap();
-    let native_bytes = usize::from(head.native_count) * 8;
-    let native: Vec<String> = rest[..native_bytes]
-        .chunks(8)
-        .map(|word| u64::from_le_bytes(word.try_into().unwrap()).to_string())
-        .collect();
-    let python: Vec<String> = rest[native_bytes..]
-        .chunks(4)
-        .take(head.python_count.into())
-        .map(|word| python_frame(u32::from_le_bytes(word.try_into().unwrap()), &sites))
-        .collect();
+    let contents = SegmentContents::read(&probe().segment);
+    let Some(stack) = contents.stack(id) else { return keep(String::from("null")) };
+    let native: Vec<String> = stack.native.iter().map(u64::to_string).collect();
+    let python: Vec<String> = stack.python.iter().map(|word| python_frame(*word, &contents)).collect();
     keep(format!(
         "{{\"flags\": {}, \"native\": [{}], \"python\": [{}]}}",
-        head.flags,
+        stack.flags,
         native.join(","),
         python.join(",")
     ))
 }
 
-fn python_frame(word: u32, sites: &HashMap<u32, Vec<u8>>) -> String {
-    let (site, entry) = (word & !(1 << 31), word >> 31);
-    let Some(bytes) = sites.get(&site) else { return format!("[{site},{entry},0,0,\"\",\"\"]") };
-    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-    let (name_end, file_end) = (16 + number(8) as usize, 16 + number(8) as usize + number(12) as usize);
-    let text = |part: &[u8]| format!("{:?}", std::str::from_utf8(part).unwrap());
-    format!(
-        "[{site},{entry},{},{},{},{}]",
-        number(0),
-        number(4),
-        text(&bytes[16..name_end]),
-        text(&bytes[name_end..file_end])
-    )
+fn python_frame(word: u32, contents: &SegmentContents) -> String {
+    let (site, entry) = (word & !PYTHON_ENTRY_FRAME, word >> 31);
+    let Some(text) = contents.site(site) else { return format!("[{site},{entry},0,0,\"\",\"\"]") };
+    format!("[{site},{entry},{},{},{:?},{:?}]", text.line, text.first_line, text.name, text.file)
 }
 
 fn keep(text: String) -> *const c_char {

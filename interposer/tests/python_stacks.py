@@ -366,7 +366,7 @@ def reuse_code_objects():
 
 def fill_tables():
     """Full tables are counted, and never give a wrong name."""
-    probe.probe_arm(64, 64)
+    probe.probe_arm(96, 32)
     for number in range(400):
         space = {"capture": probe.probe_capture}
         exec(compile("%sdef f_%d(): return capture()" % ("\n" * number, number), "/tmp/full.py", "exec"), space)
