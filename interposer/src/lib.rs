@@ -7,6 +7,7 @@
 
 pub mod fold; // one hash for all tables
 pub mod intern_table; // fixed, lock-free: hash -> id
+pub mod loader_counts; // whether images came or went
 pub mod stack_capture; // the calling thread's native and Python stack
 pub mod site_table; // places in Python code, each sent once
 pub mod stack_table; // whole stacks, each sent once

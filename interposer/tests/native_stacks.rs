@@ -112,7 +112,7 @@ fn recurse_through_qsort(depth: u32) {
 /// Check plain Rust recursion.
 #[test]
 fn recursion_equals_glibc() {
-    with_taker(CaptureOptions::DEFAULT, || drop(recurse(40))).assert_equals_glibc();
+    with_taker(CaptureOptions::DEFAULT, || assert_eq!(recurse(40), 40)).assert_equals_glibc();
 }
 
 /// Check recursion through C's qsort, in a thread of its own.
@@ -147,7 +147,7 @@ fn cold_stack_warms_up_over_samples() {
 /// Check that a stack that is too deep is cut at its outer end and says so.
 #[test]
 fn deep_stack_is_cut_and_says_so() {
-    let taker = with_taker(CaptureOptions::DEFAULT, || drop(recurse(300)));
+    let taker = with_taker(CaptureOptions::DEFAULT, || assert_eq!(recurse(300), 300));
     let stack = taker.stack(*taker.ids.last().unwrap());
     assert_eq!(stack.native.len(), MAX_NATIVE_FRAMES);
     assert_eq!(stack.flags, STACK_NATIVE_TRUNCATED);

@@ -2,6 +2,7 @@
 import asyncio
 import ctypes
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -364,6 +365,20 @@ def reuse_code_objects():
     assert len(addresses) < 400
 
 
+def no_syscalls():
+    """After the first stacks, capture makes no system call."""
+    def in_child(depth):
+        if depth:
+            return in_child(depth - 1)
+        probe.probe_capture_often(100)
+        child = os.fork()
+        if child == 0:
+            probe.probe_capture_without_syscalls(100)
+        _, status = os.waitpid(child, 0)
+        assert status == 0, status
+    in_child(10)
+
+
 def fill_tables():
     """Full tables are counted, and never give a wrong name."""
     probe.probe_arm(96, 32)
@@ -388,6 +403,8 @@ if __name__ == "__main__":
         reuse_code_objects()
     elif mode == "full":
         fill_tables()
+    elif mode == "syscalls":
+        no_syscalls()
     elif mode == "refused":
         print(probe.probe_refusal().decode())
         stack = stack_of(probe.probe_capture())
