@@ -27,13 +27,16 @@ mod unwind_rules; // the cache it goes by
 mod eh_frame; // what fills the cache
 mod image_list; // finds images where glibc is old
 mod python; // the walk over Python frames
+mod python_refusal; // why there are none
+mod python_find; // what CPython there is, if any
 mod python_layout; // where each version keeps what
 mod python_lines; // line tables
 mod python_text; // str to UTF-8
 mod safe_read; // reads that cannot crash
 
 pub use native::{MAX_MISSES, MAX_NATIVE_FRAMES};
-pub use python::{CHECKED_SAMPLES, MAX_NEW_SITES, MAX_PYTHON_FRAMES, PythonRefusal, SanityCheck};
+pub use python::{CHECKED_SAMPLES, MAX_NEW_SITES, MAX_PYTHON_FRAMES};
+pub use python_refusal::{PythonRefusal, SanityCheck};
 
 use eh_frame::{FindBy, ImageFinder, RuleContext};
 use native::{NativeFrames, NativeUnwinder, Registers, Walked};

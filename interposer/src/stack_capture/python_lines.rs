@@ -2,8 +2,8 @@
 //!
 //! Allocates: no. Locks: no. Syscalls: no (or those of `safe_read`). Cost: about 1 ns a byte; once a site.
 
-use super::python::SanityCheck;
 use super::python_layout::{BYTES_DATA, BYTES_SIZE, LineFormat, OBJECT_TYPE};
+use super::python_refusal::SanityCheck;
 use super::safe_read::Memory;
 
 /// Bytes of a line table that are read at most: 64 KiB hold about 10,000 lines in one function.

@@ -2,8 +2,8 @@
 //!
 //! Allocates: no. Locks: no. Syscalls: no (or those of `safe_read`). Cost: 20 to 60 ns for a name; once a site.
 
-use super::python::SanityCheck;
 use super::python_layout::{Layout, OBJECT_TYPE, TEXT_LENGTH, TEXT_STATE};
+use super::python_refusal::SanityCheck;
 use super::safe_read::Memory;
 
 /// Bytes read at once.
