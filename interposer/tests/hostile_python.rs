@@ -36,9 +36,10 @@ fn what_is_not_cpython_is_refused_by_name() {
             std::mem::transmute::<*mut c_void, extern "C" fn(i32)>(library.symbol(c"set_code")),
         )
     };
-    let cases: [(SanityCheck, &dyn Fn()); 4] = [
+    let cases: [(SanityCheck, &dyn Fn()); 5] = [
         (SanityCheck::Unreadable, &|| set_frame(0x10)),
         (SanityCheck::Unreadable, &|| set_frame(0x7fff_dead_0000_0000)),
+        (SanityCheck::Unreadable, &|| set_frame(u64::MAX - 15)),
         (SanityCheck::NotCode, &|| set_code(0)),
         (SanityCheck::NotAStr, &|| set_code(1)),
     ];

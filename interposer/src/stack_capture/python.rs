@@ -214,28 +214,28 @@ impl Runtime {
     ) -> Result<(), SanityCheck> {
         let layout = &self.layout;
         let word = |avma: u64| memory.word(avma).ok_or(SanityCheck::Unreadable);
-        let mut avma = word(thread_state_avma + layout.thread_frame)?;
+        let mut avma = word(thread_state_avma.wrapping_add(layout.thread_frame))?;
         if let (Some(offset), 1..) = (layout.cframe_frame, avma) {
-            avma = word(avma + offset)?;
+            avma = word(avma.wrapping_add(offset))?;
         }
         for _ in 0..MAX_STEPS {
             if avma == 0 {
                 return Ok(());
             }
             let owner = match layout.frame_owner {
-                Some(offset) => memory.byte(avma + offset).ok_or(SanityCheck::Unreadable)?,
+                Some(offset) => memory.byte(avma.wrapping_add(offset)).ok_or(SanityCheck::Unreadable)?,
                 None => 0,
             };
             if owner >= OWNED_BY_C_STACK {
                 // A shim: the frame above it was entered from C.
                 frames.mark_last_as_entry();
             } else {
-                let code_avma = word(avma + layout.frame_code)? & !TAG_BITS;
+                let code_avma = word(avma.wrapping_add(layout.frame_code))? & !TAG_BITS;
                 if !self.take_frame(memory, Frame { avma, code_avma, owner }, sink, frames)? {
                     break;
                 }
             }
-            avma = word(avma + layout.frame_previous)?;
+            avma = word(avma.wrapping_add(layout.frame_previous))?;
         }
         frames.is_truncated = true;
         Ok(())
@@ -250,7 +250,7 @@ impl Runtime {
         sink: Sink<'_>,
         frames: &mut PythonFrames,
     ) -> Result<bool, SanityCheck> {
-        if memory.word(frame.code_avma + OBJECT_TYPE) != Some(self.code_type_avma) {
+        if memory.word(frame.code_avma.wrapping_add(OBJECT_TYPE)) != Some(self.code_type_avma) {
             return Err(SanityCheck::NotCode);
         }
         let Some(instruction_offset) = self.instruction_offset(memory, &frame)? else { return Ok(true) };
@@ -277,7 +277,9 @@ impl Runtime {
         frames.is_truncated |= site == 0;
         let is_entry = match self.layout.entry_frame {
             EntryFrame::Each => true,
-            EntryFrame::Flag(offset) => memory.byte(frame.avma + offset).ok_or(SanityCheck::Unreadable)? != 0,
+            EntryFrame::Flag(offset) => {
+                memory.byte(frame.avma.wrapping_add(offset)).ok_or(SanityCheck::Unreadable)? != 0
+            }
             EntryFrame::AboveShim => false,
         };
         Ok(frames.push(site | if is_entry { PYTHON_ENTRY_FRAME } else { 0 }))
@@ -288,17 +290,17 @@ impl Runtime {
     #[inline(always)]
     fn instruction_offset<M: Memory>(&self, memory: &M, frame: &Frame) -> Result<Option<i64>, SanityCheck> {
         let layout = &self.layout;
-        let at = frame.avma + layout.frame_instruction;
+        let at = frame.avma.wrapping_add(layout.frame_instruction);
         let offset = match layout.instruction {
             Instruction::Index { unit_bytes } => {
                 i64::from(memory.int(at).ok_or(SanityCheck::Unreadable)?) * unit_bytes
             }
             Instruction::Pointer => {
-                let first = memory.int(frame.code_avma + layout.code_first_traceable);
+                let first = memory.int(frame.code_avma.wrapping_add(layout.code_first_traceable));
                 let (Some(pointer), Some(first)) = (memory.word(at), first) else {
                     return Err(SanityCheck::Unreadable);
                 };
-                let offset = pointer.wrapping_sub(frame.code_avma + layout.code_bytes) as i64;
+                let offset = pointer.wrapping_sub(frame.code_avma.wrapping_add(layout.code_bytes)) as i64;
                 if frame.owner != OWNED_BY_GENERATOR && offset < i64::from(first) * 2 {
                     return Ok(None);
                 }
@@ -316,15 +318,15 @@ impl Runtime {
     #[inline(always)]
     fn fingerprint<M: Memory>(&self, memory: &M, code_avma: u64) -> Option<u64> {
         let layout = &self.layout;
-        let name_avma = memory.word(code_avma + layout.code_name)?;
-        let file_avma = memory.word(code_avma + layout.code_file)?;
-        let lines_avma = memory.word(code_avma + layout.code_lines)?;
-        let first_line = memory.int(code_avma + layout.code_first_line)?;
-        let name_hash = memory.word(name_avma + TEXT_HASH)?;
-        let file_length = memory.word(file_avma + TEXT_LENGTH)?;
+        let name_avma = memory.word(code_avma.wrapping_add(layout.code_name))?;
+        let file_avma = memory.word(code_avma.wrapping_add(layout.code_file))?;
+        let lines_avma = memory.word(code_avma.wrapping_add(layout.code_lines))?;
+        let first_line = memory.int(code_avma.wrapping_add(layout.code_first_line))?;
+        let name_hash = memory.word(name_avma.wrapping_add(TEXT_HASH))?;
+        let file_length = memory.word(file_avma.wrapping_add(TEXT_LENGTH))?;
         // Inside the object for other strings than ASCII ones too: those are longer.
         let file_end = match file_length.checked_sub(8) {
-            Some(at) => memory.word((file_avma + layout.text_ascii).wrapping_add(at))?,
+            Some(at) => memory.word((file_avma.wrapping_add(layout.text_ascii)).wrapping_add(at))?,
             None => file_length,
         };
         let pointers = name_avma ^ file_avma.rotate_left(21) ^ lines_avma.rotate_left(42);
@@ -340,10 +342,12 @@ impl Runtime {
         frames: &mut PythonFrames,
     ) -> Result<(u32, u32), SanityCheck> {
         let layout = &self.layout;
-        let word = |offset: u64| memory.word(key.code_avma + offset).ok_or(SanityCheck::Unreadable);
+        let word =
+            |offset: u64| memory.word(key.code_avma.wrapping_add(offset)).ok_or(SanityCheck::Unreadable);
         frames.name.copy(memory, layout, self.str_type_avma, word(layout.code_qualified_name)?)?;
         frames.file.copy(memory, layout, self.str_type_avma, word(layout.code_file)?)?;
-        let first_line = memory.int(key.code_avma + layout.code_first_line).ok_or(SanityCheck::Unreadable)?;
+        let first_line =
+            memory.int(key.code_avma.wrapping_add(layout.code_first_line)).ok_or(SanityCheck::Unreadable)?;
         let query = LineQuery {
             table_avma: word(layout.code_lines)?,
             format: layout.line_format,

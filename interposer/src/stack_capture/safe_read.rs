@@ -78,14 +78,16 @@ pub struct CheckedMemory {
 
 #[derive(Debug)]
 struct Window {
-    start_avma: Cell<u64>,
+    start_avma: Cell<Option<u64>>,
     bytes: [Cell<u8>; WINDOW_BYTES],
 }
 
 impl Window {
     fn copy(&self, avma: u64, into: &mut [u8]) -> bool {
-        let offset = usize::try_from(avma.wrapping_sub(self.start_avma.get())).ok();
-        let part = offset.and_then(|at| self.bytes.get(at..at.checked_add(into.len())?));
+        let offset = self.start_avma.get().and_then(|start_avma| avma.checked_sub(start_avma));
+        let part = offset
+            .and_then(|offset| usize::try_from(offset).ok())
+            .and_then(|at| self.bytes.get(at..at.checked_add(into.len())?));
         part.map(|part| into.iter_mut().zip(part).for_each(|(to, from)| *to = from.get())).is_some()
     }
 }
@@ -93,8 +95,7 @@ impl Window {
 impl CheckedMemory {
     /// Nothing fetched yet.
     pub fn new() -> Self {
-        let window =
-            || Window { start_avma: Cell::new(u64::MAX), bytes: [const { Cell::new(0) }; WINDOW_BYTES] };
+        let window = || Window { start_avma: Cell::new(None), bytes: [const { Cell::new(0) }; WINDOW_BYTES] };
         Self { windows: core::array::from_fn(|_| window()), next: Cell::new(0) }
     }
 
@@ -107,7 +108,7 @@ impl CheckedMemory {
             return None;
         }
         self.next.set(self.next.get().wrapping_add(1));
-        window.start_avma.set(start_avma);
+        window.start_avma.set(Some(start_avma));
         window.bytes.iter().zip(bytes).for_each(|(to, from)| to.set(from));
         Some(window)
     }
@@ -189,6 +190,8 @@ mod tests {
             page as u64
         };
         let memory = CheckedMemory::new();
+        // A window that was never fetched covers nothing.
+        assert_eq!([0, 0x10, u64::MAX - 16, u64::MAX].map(|avma| memory.word(avma)), [None; 4]);
         assert_eq!(memory.word(page + 4088), Some(0));
         assert_eq!(memory.word(page + 4092), None);
         assert_eq!(memory.word(page + 4096), None);
