@@ -8,7 +8,8 @@
 //!
 //! Allocates: in `new`, in `Scratch::new` and in `refresh`; never in `capture`. Locks: `refresh` takes the loader's.
 //! Syscalls: process_vm_readv for the first 64 Python stacks, and where the stack is not the thread's own.
-//! Cost: warm 6 ns a native frame, 7 ns a Python frame, 3 ns a frame to intern the whole.
+//! Cost: warm, all in: 0.41 µs for 40 native frames, 0.42 µs for 16 native and 20 Python frames (3.11). Cold: 7 to 8 µs
+//! (16 rules); each of the first 64 Python stacks 40 to 80 µs.
 
 use crate::loader_counts::LoaderCounts;
 use crate::site_table::{SITE_SLOTS, SiteTable};
