@@ -15,7 +15,6 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-pub mod entry; // every exported symbol
 pub mod lifecycle; // dormant, arming, on, off for ever
 pub mod config; // the table of environment variables
 pub mod profiler; // what an armed process has
@@ -28,6 +27,7 @@ pub mod stack_table; // whole stacks, each sent once
 pub mod name_once; // kernel names, each sent once
 pub mod fold; // one hash for all tables
 pub mod intern_table; // fixed, lock-free: hash -> id
+pub mod loader_counts; // whether images came or went
 pub mod graph; // captured graphs
 pub mod window; // CUPTI, for a moment
 pub mod ring_writer; // records out

@@ -83,12 +83,6 @@ pub fn on_injection() -> c_int {
     1
 }
 
-/// The ELF constructor: a preloaded library also lands in shells and compilers, so nothing happens here.
-pub fn on_load() {}
-
-/// The preload door has seen libcuda for the first time; arming waits for the first hooked call.
-pub fn on_libcuda_seen() {}
-
 /// Switches off for good after a panic: hooks go on forwarding, the gate is open, CUPTI stays as it is.
 pub fn switch_off() {
     STATE.store(State::OffForEver as u32, Ordering::Relaxed);

@@ -1,11 +1,16 @@
 //! Over 400 lines because it is one table: the hooked driver functions, their signatures and CUPTI's numbers for them.
 //!
 //! Each replacement has the driver's signature, forwards to its hook's original and is reached only once that is set.
+//! Safety of all of them: as for the driver's function of the same name.
+//!
 //! Integer arguments are passed on as whole registers, so that one macro serves all copies and memsets.
+
+#![allow(clippy::missing_safety_doc)]
 
 use super::capture::{
     on_begin, on_destroy_executable, on_destroy_graph, on_end, on_instantiate, on_update,
 };
+use super::preload::find_original;
 use super::table::{Hook, Role};
 use super::{LaunchInfo, on_launch};
 use bindings::cuda_driver::sys::*;
@@ -18,7 +23,10 @@ use shared_abi::record::LaunchKind;
 macro_rules! original {
     ($index:expr, fn($($argument:ty),*)) => {{
         let Some(hook) = HOOKS.get($index) else { return CUDA_ERROR_NOT_INITIALIZED };
-        let original = hook.original();
+        let mut original = hook.original();
+        if original.is_null() {
+            original = find_original(hook);
+        }
         if original.is_null() {
             return CUDA_ERROR_NOT_INITIALIZED;
         }
@@ -53,7 +61,7 @@ const GRAPH: Role = Role::Launch(LaunchKind::Graph);
 macro_rules! launch_kernel {
     ($($name:ident: $kind:ident, $default:ident, ($($extra:ident: $extra_type:ty),*);)*) => {$(
         #[allow(non_snake_case, clippy::too_many_arguments)]
-        unsafe extern "C" fn $name(
+        pub unsafe extern "C" fn $name(
             function: CUfunction,
             grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
             block_x: c_uint, block_y: c_uint, block_z: c_uint,
@@ -82,7 +90,7 @@ launch_kernel! {
 macro_rules! launch_kernel_ex {
     ($($name:ident: $default:ident;)*) => {$(
         #[allow(non_snake_case)]
-        unsafe extern "C" fn $name(
+        pub unsafe extern "C" fn $name(
             config: *const c_void, function: CUfunction, parameters: *mut *mut c_void, extra: *mut *mut c_void,
         ) -> CUresult {
             let real = original!(Index::$name as usize, fn(*const c_void, CUfunction, *mut *mut c_void, *mut *mut c_void));
@@ -106,7 +114,7 @@ launch_kernel_ex! {
 macro_rules! launch_graph {
     ($($name:ident: $default:ident;)*) => {$(
         #[allow(non_snake_case)]
-        unsafe extern "C" fn $name(executable: CUgraphExec, stream: CUstream) -> CUresult {
+        pub unsafe extern "C" fn $name(executable: CUgraphExec, stream: CUstream) -> CUresult {
             let real = original!(Index::$name as usize, fn(CUgraphExec, CUstream));
             let info = LaunchInfo {
                 hook: Index::$name as usize, kind: LaunchKind::Graph, stream,
@@ -126,7 +134,7 @@ launch_graph! {
 macro_rules! begin_capture {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[allow(non_snake_case)]
-        unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
             let real = original!(Index::$name as usize, fn($($type),*));
             // SAFETY: the caller's own arguments.
             on_begin(|| unsafe { real($($argument),*) })
@@ -146,7 +154,7 @@ begin_capture! {
 macro_rules! end_capture {
     ($($name:ident: $default:ident;)*) => {$(
         #[allow(non_snake_case)]
-        unsafe extern "C" fn $name(stream: CUstream, graph: *mut CUgraph) -> CUresult {
+        pub unsafe extern "C" fn $name(stream: CUstream, graph: *mut CUgraph) -> CUresult {
             let real = original!(Index::$name as usize, fn(CUstream, *mut CUgraph));
             // SAFETY: the caller's own arguments; the driver has checked `graph` when it returns success.
             unsafe { on_end(stream, DefaultStream::$default, graph, || real(stream, graph)) }
@@ -162,7 +170,7 @@ end_capture! {
 macro_rules! instantiate {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[allow(non_snake_case)]
-        unsafe extern "C" fn $name(executable: *mut CUgraphExec, graph: CUgraph, $($argument: $type),*) -> CUresult {
+        pub unsafe extern "C" fn $name(executable: *mut CUgraphExec, graph: CUgraph, $($argument: $type),*) -> CUresult {
             let real = original!(Index::$name as usize, fn(*mut CUgraphExec, CUgraph, $($type),*));
             // SAFETY: the caller's own arguments; the driver has checked `executable` when it returns success.
             unsafe { on_instantiate(executable, graph, || real(executable, graph, $($argument),*)) }
@@ -179,7 +187,7 @@ instantiate! {
 }
 
 #[allow(non_snake_case)]
-unsafe extern "C" fn cuGraphExecUpdate(
+pub unsafe extern "C" fn cuGraphExecUpdate(
     executable: CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, update_result: *mut c_int,
 ) -> CUresult {
     let real = original!(Index::cuGraphExecUpdate as usize, fn(CUgraphExec, CUgraph, *mut CUgraphNode, *mut c_int));
@@ -188,21 +196,21 @@ unsafe extern "C" fn cuGraphExecUpdate(
 }
 
 #[allow(non_snake_case)]
-unsafe extern "C" fn cuGraphExecUpdate_v2(executable: CUgraphExec, graph: CUgraph, result: *mut c_void) -> CUresult {
+pub unsafe extern "C" fn cuGraphExecUpdate_v2(executable: CUgraphExec, graph: CUgraph, result: *mut c_void) -> CUresult {
     let real = original!(Index::cuGraphExecUpdate_v2 as usize, fn(CUgraphExec, CUgraph, *mut c_void));
     // SAFETY: the caller's own arguments.
     on_update(executable, graph, || unsafe { real(executable, graph, result) })
 }
 
 #[allow(non_snake_case)]
-unsafe extern "C" fn cuGraphExecDestroy(executable: CUgraphExec) -> CUresult {
+pub unsafe extern "C" fn cuGraphExecDestroy(executable: CUgraphExec) -> CUresult {
     let real = original!(Index::cuGraphExecDestroy as usize, fn(CUgraphExec));
     // SAFETY: the caller's own argument.
     on_destroy_executable(executable, || unsafe { real(executable) })
 }
 
 #[allow(non_snake_case)]
-unsafe extern "C" fn cuGraphDestroy(graph: CUgraph) -> CUresult {
+pub unsafe extern "C" fn cuGraphDestroy(graph: CUgraph) -> CUresult {
     let real = original!(Index::cuGraphDestroy as usize, fn(CUgraph));
     // SAFETY: the caller's own argument.
     on_destroy_graph(graph, || unsafe { real(graph) })
@@ -216,7 +224,7 @@ macro_rules! memory_and_table {
     ) => {
         $(
             #[allow(non_snake_case, clippy::too_many_arguments)]
-            unsafe extern "C" fn $name($($argument: usize),*) -> CUresult {
+            pub unsafe extern "C" fn $name($($argument: usize),*) -> CUresult {
                 let real = original!(Index::$name as usize, fn($(whole_register!($argument)),*));
                 #[allow(non_upper_case_globals, dead_code)]
                 const none: usize = 0;

@@ -11,6 +11,9 @@
 pub mod table; // what a hook is
 pub mod hooks; // the hooked functions
 pub mod capture; // captured operations and graph life
+pub mod install; // hooks of a process that arms
+pub mod entry_patch; // by patching the function's entry
+pub mod preload; // by handing out our address
 
 use crate::clock::host_ns;
 use crate::guard::panic_fence;
