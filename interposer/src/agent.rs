@@ -154,12 +154,11 @@ impl Agent {
 }
 
 fn print_statistics(profiler: &Profiler) {
-    let lanes = LaneCounter::ALL
+    let lanes =
+        LaneCounter::ALL.iter().map(|counter| (counter.name(), lane_total(&profiler.segment, *counter)));
+    let counters = Counter::ALL
         .iter()
-        .map(|counter| (counter.name(), lane_total(&profiler.segment, *counter)));
-    let counters = Counter::ALL.iter().map(|counter| {
-        (counter.name(), profiler.segment.counter(*counter as usize).load(Ordering::Relaxed))
-    });
+        .map(|counter| (counter.name(), profiler.segment.counter(*counter as usize).load(Ordering::Relaxed)));
     let pairs: Vec<String> = lanes
         .chain(counters)
         .filter(|(_, count)| *count > 0)

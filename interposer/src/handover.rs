@@ -87,7 +87,8 @@ impl Handover {
         }
         // SAFETY: just made, and nobody else's.
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
-        let (address, bytes) = address(self.profiler.config.socket.as_bytes()).ok_or(ErrorKind::InvalidInput)?;
+        let (address, bytes) =
+            address(self.profiler.config.socket.as_bytes()).ok_or(ErrorKind::InvalidInput)?;
         // SAFETY: an initialized address and the number of its bytes in use.
         if unsafe { libc::connect(raw, (&raw const address).cast(), bytes) } != 0 {
             return Err(Error::last_os_error());
@@ -200,7 +201,8 @@ fn send(socket: &OwnedFd, bytes: &[u8], descriptor: RawFd) -> Result<(), Error> 
         ptr::write_unaligned(libc::CMSG_DATA(header).cast::<RawFd>(), descriptor);
     }
     // SAFETY: the message refers to live buffers; nothing is kept after the call.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+    let sent =
+        unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
     if sent < 0 { Err(Error::last_os_error()) } else { Ok(()) }
 }
 

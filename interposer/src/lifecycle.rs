@@ -126,7 +126,9 @@ fn try_arm(door: Door) -> Option<&'static Profiler> {
     }
     let libcuda = Library::already_loaded(c"libcuda.so.1")?;
     let driver = DriverApi::find(&libcuda)
-        .inspect_err(|missing| log.line(LogLevel::Error, format_args!("libcuda has no function {}", missing.0)))
+        .inspect_err(|missing| {
+            log.line(LogLevel::Error, format_args!("libcuda has no function {}", missing.0))
+        })
         .ok()?;
     let profiler = Profiler::new(config, driver, Sizes::DEFAULT)
         .inspect_err(|error| log.line(LogLevel::Error, format_args!("not armed: {error}")))

@@ -93,7 +93,9 @@ pub enum ArmError {
 impl fmt::Display for ArmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SharedMemory { call, errno } => write!(f, "no shared memory for the ring: {call} failed, errno {errno}"),
+            Self::SharedMemory { call, errno } => {
+                write!(f, "no shared memory for the ring: {call} failed, errno {errno}")
+            }
             Self::NoThreadKey => f.write_str("pthread_key_create failed: no thread keys are left"),
         }
     }
@@ -151,9 +153,13 @@ impl Profiler {
 }
 
 fn create_segment(sizes: Sizes) -> Result<(Segment, OwnedFd), ArmError> {
-    let failed = |call| ArmError::SharedMemory { call, errno: std::io::Error::last_os_error().raw_os_error().unwrap_or(0) };
+    let failed = |call| ArmError::SharedMemory {
+        call,
+        errno: std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
+    };
     // SAFETY: a C string and flags.
-    let raw = unsafe { libc::memfd_create(c"launchscope".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    let raw =
+        unsafe { libc::memfd_create(c"launchscope".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if raw < 0 {
         return Err(failed("memfd_create"));
     }
@@ -202,7 +208,8 @@ fn identity() -> Identity {
     identity.armed_wall_ns = wall_ns();
     identity.library_version = library_version();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: Vec<u8> = boot.bytes().filter_map(|digit| (digit as char).to_digit(16).map(|value| value as u8)).collect();
+    let digits: Vec<u8> =
+        boot.bytes().filter_map(|digit| (digit as char).to_digit(16).map(|value| value as u8)).collect();
     for (byte, pair) in identity.boot_id.iter_mut().zip(digits.chunks_exact(2)) {
         *byte = pair.iter().fold(0, |value, digit| value << 4 | digit);
     }

@@ -56,7 +56,10 @@ impl StatusBoard {
         let level = if holds == 0 || status.is_good_news() { LogLevel::Info } else { LogLevel::Warn };
         let end = if holds == 0 { " no longer" } else { "" };
         let colon = if detail.is_empty() { "" } else { ": " };
-        self.log.line(level, format_args!("status {}{end} holds: {}{colon}{detail}", status.name(), status.text()));
+        self.log.line(
+            level,
+            format_args!("status {}{end} holds: {}{colon}{detail}", status.name(), status.text()),
+        );
         let mut text = [0u8; STATUS_TEXT_BYTES];
         let bytes = detail.len().min(STATUS_TEXT_BYTES);
         for (to, from) in text.iter_mut().zip(detail.bytes()) {

@@ -8,7 +8,8 @@ use crate::sampler::Sampler;
 use crate::stack_capture::Scratch;
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::ptr;
+use core::ops::{Deref, DerefMut};
+use core::ptr::{self, NonNull};
 use shared_abi::counters::{Counter, LaneCounter};
 use shared_abi::record::LaunchKind;
 use shared_abi::segment::Segment;
@@ -102,31 +103,35 @@ pub fn correlation_id() -> u32 {
     CORRELATION_ID.try_with(Cell::get).unwrap_or(0)
 }
 
-impl ThreadState {
-    /// The calling thread's state, made at its first launch; `None` inside a hook of ours, or when the thread is ending.
-    ///
-    /// The state is lent until [`ThreadState::leave`], which the same call makes; it is never lent twice.
+/// The calling thread inside a hook: it has passed the gate, and leaves when this is dropped.
+#[derive(Debug)]
+pub struct InHook(NonNull<ThreadState>);
+
+impl InHook {
+    /// Passes the gate with the calling thread's state, which is made at its first launch; `None` inside another hook
+    /// (a call that the driver makes into itself), or when the thread is ending.
     #[inline(always)]
-    pub fn enter(profiler: &'static Profiler) -> Option<&'static mut Self> {
-        let state = CURRENT.try_with(Cell::get).ok()?;
-        // SAFETY: the pointer was stored by this thread, the state lives until the thread's key destructor clears
-        // it, and `in_hook` makes sure that only one hook call holds it.
-        let state = match unsafe { state.as_mut() } {
-            Some(state) if ptr::eq(state.profiler, profiler) => state,
-            _ => Self::first_seen(profiler)?,
-        };
-        if state.in_hook {
-            state.add(LaneCounter::Reentered, 1);
+    pub fn enter(profiler: &'static Profiler) -> Option<Self> {
+        let known = NonNull::new(CURRENT.try_with(Cell::get).ok()?);
+        // SAFETY: the pointer was stored by this thread, and the state lives until the thread's key destructor clears
+        // it; only this thread looks at it.
+        let is_ours = known.is_some_and(|state| ptr::eq(unsafe { state.as_ref() }.profiler, profiler));
+        let mut state = if is_ours { known? } else { ThreadState::first_seen(profiler)? };
+        // SAFETY: as above; `in_hook` makes sure that one InHook at a time leads to it.
+        let thread = unsafe { state.as_mut() };
+        if thread.in_hook {
+            thread.add(LaneCounter::Reentered, 1);
             return None;
         }
-        state.in_hook = true;
-        state.pass_gate();
-        Some(state)
+        thread.in_hook = true;
+        thread.pass_gate();
+        Some(Self(state))
     }
+}
 
-    /// The driver call is over.
+impl Drop for InHook {
     #[inline(always)]
-    pub fn leave(&mut self) {
+    fn drop(&mut self) {
         match self.slot_sharing {
             // Release pairs with the Acquire in `Slots::all_idle`.
             Sharing::Own => self.slot.in_call.store(0, Ordering::Release),
@@ -136,7 +141,26 @@ impl ThreadState {
         }
         self.in_hook = false;
     }
+}
 
+impl Deref for InHook {
+    type Target = ThreadState;
+    #[inline(always)]
+    fn deref(&self) -> &ThreadState {
+        // SAFETY: the state outlives the hook call, and this is the only way to it (see `enter`).
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl DerefMut for InHook {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut ThreadState {
+        // SAFETY: as in `deref`.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+impl ThreadState {
     /// The launch is chosen by its class's sampler: with which probability.
     #[inline(always)]
     pub fn choose(&mut self, kind: LaunchKind, epoch: u32) -> Option<f64> {
@@ -197,14 +221,17 @@ impl ThreadState {
     }
 
     #[cold]
-    fn first_seen(profiler: &'static Profiler) -> Option<&'static mut Self> {
+    fn first_seen(profiler: &'static Profiler) -> Option<NonNull<Self>> {
         // SAFETY: gettid has no preconditions.
         let thread_id = unsafe { libc::gettid() } as u32;
         let (index, slot_sharing) = profiler.slots.take(thread_id);
         let slot = profiler.slots.0.get(index)?;
         let last_lane = profiler.segment.identity().lane_count.saturating_sub(1);
-        let (lane, lane_sharing) =
-            if (index as u32) < last_lane { (index as u32, Sharing::Own) } else { (last_lane, Sharing::Shared) };
+        let (lane, lane_sharing) = if (index as u32) < last_lane {
+            (index as u32, Sharing::Own)
+        } else {
+            (last_lane, Sharing::Shared)
+        };
         if lane_sharing == Sharing::Shared {
             profiler.count(Counter::LaneShared, 1);
         }
@@ -232,13 +259,15 @@ impl ThreadState {
         }
         // SAFETY: the key was made when the profiler armed; the value is the state that the destructor expects.
         unsafe { libc::pthread_setspecific(profiler.thread_key, state.cast::<c_void>()) };
-        // SAFETY: as in `enter`.
-        unsafe { state.as_mut() }
+        NonNull::new(state)
     }
 }
 
 /// Destructor of the profiler's thread key: frees the slot and the state of a thread that ends. A launch that the
 /// thread makes after this is a first launch again.
+///
+/// # Safety
+/// `state` is the key's value, which only `first_seen` sets.
 pub unsafe extern "C" fn thread_ends(state: *mut c_void) {
     if CURRENT.try_with(|current| current.replace(ptr::null_mut())).is_err() {
         return;

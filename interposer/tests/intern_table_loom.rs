@@ -3,7 +3,7 @@
 
 use interposer::intern_table::{InternTable, Search};
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, Ordering};
+use shared_abi::sync::{AtomicU64, Ordering};
 
 /// Interns `hash`; its definition is a plain store, which whoever gets the id must see.
 fn intern(table: &InternTable, defined: &[AtomicU64; 4], hash: u64) -> u32 {

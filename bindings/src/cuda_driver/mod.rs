@@ -65,7 +65,8 @@ impl DriverApi {
 
     /// Whether a capture on this stream has begun and not been ended, be it valid or not.
     pub fn is_capturing(&self, stream: CUstream, default_stream: DefaultStream) -> bool {
-        self.capture_info(stream, default_stream).is_some_and(|(status, _)| status != CU_STREAM_CAPTURE_STATUS_NONE)
+        self.capture_info(stream, default_stream)
+            .is_some_and(|(status, _)| status != CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// The valid capture that a stream takes part in, if any. About 0.1 us; does not synchronize.

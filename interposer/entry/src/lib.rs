@@ -4,6 +4,8 @@
 //! ask. A preloaded library also lands in shells and compilers: nothing here does anything before a driver function is
 //! called or asked for.
 
+#![allow(clippy::missing_safety_doc)] // Each is as safe to call as the function whose name it bears.
+
 use core::ffi::{c_int, c_void};
 use interposer::launch_hook::{hooks, preload};
 use interposer::{guard, lifecycle};

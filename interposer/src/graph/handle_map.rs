@@ -108,7 +108,8 @@ mod tests {
     #[test]
     fn full_table_refuses_new_handles() {
         let map = HandleMap::new();
-        let kept: Vec<usize> = (0..SLOTS * 2).map(|n| 4096 + n * 16).filter(|h| map.insert(*h, *h as u32)).collect();
+        let kept: Vec<usize> =
+            (0..SLOTS * 2).map(|n| 4096 + n * 16).filter(|h| map.insert(*h, *h as u32)).collect();
         assert!(kept.len() <= SLOTS && kept.len() > SLOTS / 2);
         assert!(kept.iter().all(|handle| map.get(*handle) == *handle as u32));
     }

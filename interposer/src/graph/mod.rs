@@ -73,7 +73,9 @@ impl Graphs {
             return;
         }
         let mut writing = self.lock();
-        if writing.captures.len() >= MAX_OPEN_CAPTURES && !writing.captures.contains_key(&(state.graph as usize)) {
+        if writing.captures.len() >= MAX_OPEN_CAPTURES
+            && !writing.captures.contains_key(&(state.graph as usize))
+        {
             writing.captures.clear();
         }
         let nodes = writing.captures.entry(state.graph as usize).or_default();

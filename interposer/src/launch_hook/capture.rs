@@ -7,7 +7,7 @@ use super::LaunchInfo;
 use crate::guard::panic_fence;
 use crate::lifecycle;
 use crate::profiler::{ATTENTION_CAPTURE, Profiler};
-use crate::thread_state::ThreadState;
+use crate::thread_state::InHook;
 use bindings::cuda_driver::DefaultStream;
 use bindings::cuda_driver::sys::*;
 use shared_abi::counters::LaneCounter;
@@ -17,7 +17,7 @@ use shared_abi::sync::Ordering;
 /// An operation on a capturing stream: it becomes a node, whose stack is taken.
 pub fn on_captured(
     profiler: &'static Profiler,
-    thread: &mut ThreadState,
+    mut thread: InHook,
     info: LaunchInfo,
     real_launch: impl FnOnce() -> CUresult,
 ) -> CUresult {
@@ -32,7 +32,6 @@ pub fn on_captured(
             }
         });
     }
-    thread.leave();
     result
 }
 
@@ -93,7 +92,11 @@ pub unsafe fn on_instantiate(
 }
 
 /// An executable graph takes over another graph's nodes.
-pub fn on_update(executable: CUgraphExec, graph: CUgraph, real_update: impl FnOnce() -> CUresult) -> CUresult {
+pub fn on_update(
+    executable: CUgraphExec,
+    graph: CUgraph,
+    real_update: impl FnOnce() -> CUresult,
+) -> CUresult {
     through_gate(real_update, |profiler, result| {
         if result == CUDA_SUCCESS {
             profiler.graphs.instantiated(executable, graph);
@@ -117,11 +120,13 @@ pub fn on_destroy_graph(graph: CUgraph, real_destroy: impl FnOnce() -> CUresult)
     through_gate(real_destroy, |_, _| {})
 }
 
-fn through_gate(real: impl FnOnce() -> CUresult, after: impl FnOnce(&'static Profiler, CUresult)) -> CUresult {
+fn through_gate(
+    real: impl FnOnce() -> CUresult,
+    after: impl FnOnce(&'static Profiler, CUresult),
+) -> CUresult {
     let Some(profiler) = lifecycle::active_or_arm() else { return real() };
-    let Some(thread) = ThreadState::enter(profiler) else { return real() };
+    let Some(_inside) = InHook::enter(profiler) else { return real() };
     let result = real();
     panic_fence((), || after(profiler, result));
-    thread.leave();
     result
 }

@@ -7,9 +7,7 @@
 
 #![allow(clippy::missing_safety_doc)]
 
-use super::capture::{
-    on_begin, on_destroy_executable, on_destroy_graph, on_end, on_instantiate, on_update,
-};
+use super::capture::{on_begin, on_destroy_executable, on_destroy_graph, on_end, on_instantiate, on_update};
 use super::preload::find_original;
 use super::table::{Hook, Role};
 use super::{LaunchInfo, on_launch};
@@ -188,15 +186,23 @@ instantiate! {
 
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn cuGraphExecUpdate(
-    executable: CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, update_result: *mut c_int,
+    executable: CUgraphExec,
+    graph: CUgraph,
+    error_node: *mut CUgraphNode,
+    update_result: *mut c_int,
 ) -> CUresult {
-    let real = original!(Index::cuGraphExecUpdate as usize, fn(CUgraphExec, CUgraph, *mut CUgraphNode, *mut c_int));
+    let real =
+        original!(Index::cuGraphExecUpdate as usize, fn(CUgraphExec, CUgraph, *mut CUgraphNode, *mut c_int));
     // SAFETY: the caller's own arguments.
     on_update(executable, graph, || unsafe { real(executable, graph, error_node, update_result) })
 }
 
 #[allow(non_snake_case)]
-pub unsafe extern "C" fn cuGraphExecUpdate_v2(executable: CUgraphExec, graph: CUgraph, result: *mut c_void) -> CUresult {
+pub unsafe extern "C" fn cuGraphExecUpdate_v2(
+    executable: CUgraphExec,
+    graph: CUgraph,
+    result: *mut c_void,
+) -> CUresult {
     let real = original!(Index::cuGraphExecUpdate_v2 as usize, fn(CUgraphExec, CUgraph, *mut c_void));
     // SAFETY: the caller's own arguments.
     on_update(executable, graph, || unsafe { real(executable, graph, result) })

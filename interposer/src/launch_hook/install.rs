@@ -51,7 +51,8 @@ pub fn install(profiler: &Profiler, libcuda: &Library, doors: Doors) {
     }
     if HOOKS.iter().any(|hook| hook.way() == Way::Callback) {
         profiler.needs_callbacks.store(true, Ordering::Relaxed);
-        let names: Vec<_> = refusals.iter().map(|(name, why)| format!("{}: {why}", name.to_string_lossy())).collect();
+        let names: Vec<_> =
+            refusals.iter().map(|(name, why)| format!("{}: {why}", name.to_string_lossy())).collect();
         profiler.statuses.begin(Status::HookFallback, &names.join("; "));
     }
     describe(profiler, &refusals);

@@ -19,7 +19,7 @@ use crate::clock::host_ns;
 use crate::guard::panic_fence;
 use crate::lifecycle;
 use crate::profiler::{ATTENTION_CAPTURE, ATTENTION_WINDOW, Profiler};
-use crate::thread_state::{ThreadState, correlation_id, set_correlation_id};
+use crate::thread_state::{InHook, ThreadState, correlation_id, set_correlation_id};
 use bindings::cuda_driver::DefaultStream;
 use bindings::cuda_driver::sys::*;
 use bindings::cupti::sys::CUpti_CallbackData;
@@ -51,15 +51,13 @@ pub struct LaunchInfo {
 #[inline(always)]
 pub fn on_launch(info: LaunchInfo, real_launch: impl FnOnce() -> CUresult) -> CUresult {
     let Some(profiler) = lifecycle::active_or_arm() else { return real_launch() };
-    let Some(thread) = ThreadState::enter(profiler) else { return real_launch() };
+    let Some(mut thread) = InHook::enter(profiler) else { return real_launch() };
     let chosen = thread.choose(info.kind, profiler.epoch.current());
     // Relaxed: changed only while the gate is closed, which this thread has passed.
     let attention = profiler.attention.load(Ordering::Relaxed);
     if chosen.is_none() && attention == 0 {
         thread.add(seen(info.kind), 1);
-        let result = real_launch();
-        thread.leave();
-        return result;
+        return real_launch();
     }
     look(profiler, thread, info, chosen, attention, real_launch)
 }
@@ -69,7 +67,7 @@ pub fn on_launch(info: LaunchInfo, real_launch: impl FnOnce() -> CUresult) -> CU
 #[inline(never)]
 fn look(
     profiler: &'static Profiler,
-    thread: &'static mut ThreadState,
+    mut thread: InHook,
     info: LaunchInfo,
     chosen: Option<f64>,
     attention: u32,
@@ -80,12 +78,11 @@ fn look(
     }
     thread.add(seen(info.kind), 1);
     let in_window = attention & ATTENTION_WINDOW != 0;
-    let before = panic_fence(None, || Some(Before::take(profiler, thread, info, in_window)));
+    let before = panic_fence(None, || Some(Before::take(profiler, &mut thread, info, in_window)));
     let result = real_launch();
     if let (Some(before), CUDA_SUCCESS) = (before, result) {
-        panic_fence((), || before.send(profiler, thread, info, chosen));
+        panic_fence((), || before.send(profiler, &thread, info, chosen));
     }
-    thread.leave();
     result
 }
 
@@ -100,7 +97,12 @@ struct Before {
 }
 
 impl Before {
-    fn take(profiler: &'static Profiler, thread: &mut ThreadState, info: LaunchInfo, in_window: bool) -> Self {
+    fn take(
+        profiler: &'static Profiler,
+        thread: &mut ThreadState,
+        info: LaunchInfo,
+        in_window: bool,
+    ) -> Self {
         let errno = Errno::save();
         let context = profiler.driver.current_context();
         if !profiler.contexts.insert(context) {
@@ -111,7 +113,11 @@ impl Before {
         let before = Self {
             stack_id: profiler.stacks.capture(&mut thread.scratch),
             name_id: if in_window { 0 } else { name_id(profiler, info) },
-            graph_id: if info.kind == LaunchKind::Graph { profiler.graphs.definition_of(info.handle) } else { 0 },
+            graph_id: if info.kind == LaunchKind::Graph {
+                profiler.graphs.definition_of(info.handle)
+            } else {
+                0
+            },
             context,
             in_window,
             host_ns: host_ns(),
@@ -159,16 +165,20 @@ pub fn on_callback(cbid: u32, data: &CUpti_CallbackData) {
     let (Way::Callback, Role::Launch(kind)) = (hook.way(), hook.role) else { return };
     let Some(profiler) = lifecycle::active() else { return };
     let handle = if kind == LaunchKind::Memory { ptr::null_mut() } else { launch_handle(hook.name, data) };
-    let info =
-        LaunchInfo { hook: index, kind, stream: ptr::null_mut(), default_stream: DefaultStream::Legacy, handle };
-    let Some(thread) = ThreadState::enter(profiler) else { return };
+    let info = LaunchInfo {
+        hook: index,
+        kind,
+        stream: ptr::null_mut(),
+        default_stream: DefaultStream::Legacy,
+        handle,
+    };
+    let Some(mut thread) = InHook::enter(profiler) else { return };
     let chosen = thread.choose(kind, profiler.epoch.current());
     let correlation = data.correlationId;
     thread.add(seen(kind), 1);
-    let before = Before::take(profiler, thread, info, true);
+    let before = Before::take(profiler, &mut thread, info, true);
     set_correlation_id(correlation);
-    before.send(profiler, thread, info, chosen);
-    thread.leave();
+    before.send(profiler, &thread, info, chosen);
 }
 
 /// The function or executable graph among a launch's parameters.

@@ -27,7 +27,9 @@ pub extern "C" fn find_real_dlsym() -> *mut c_void {
     }
     let versions = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
     // SAFETY: C strings; RTLD_NEXT skips this library where it exports a dlsym of its own.
-    let found = versions.into_iter().map(|version| unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) });
+    let found = versions
+        .into_iter()
+        .map(|version| unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) });
     let real = found.into_iter().find(|address| !address.is_null()).unwrap_or(ptr::null_mut());
     REAL_DLSYM.store(real, Ordering::Relaxed);
     real
@@ -37,7 +39,8 @@ unsafe extern "C" {
     fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
 }
 
-/// A symbol as the C library itself finds it.
+/// A symbol as the C library itself finds it. The handle is one of the dynamic linker's.
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // A handle is opaque: the linker validates it.
 pub fn real_symbol(handle: *mut c_void, name: &CStr) -> Option<NonNull<c_void>> {
     let real = find_real_dlsym();
     if real.is_null() {
@@ -73,7 +76,9 @@ pub unsafe extern "C" fn get_proc_address(
     flags: u64,
 ) -> CUresult {
     type Real = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> CUresult;
-    let Some(real) = originals().get_proc_address(GetProcAddress::V1) else { return CUDA_ERROR_NOT_INITIALIZED };
+    let Some(real) = originals().get_proc_address(GetProcAddress::V1) else {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    };
     // SAFETY: the address is cuGetProcAddress's, which has this signature.
     let real = unsafe { core::mem::transmute::<*mut c_void, Real>(real) };
     // SAFETY: the caller's own arguments.
@@ -95,7 +100,9 @@ pub unsafe extern "C" fn get_proc_address_v2(
     status: *mut c_int,
 ) -> CUresult {
     type Real = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> CUresult;
-    let Some(real) = originals().get_proc_address(GetProcAddress::V2) else { return CUDA_ERROR_NOT_INITIALIZED };
+    let Some(real) = originals().get_proc_address(GetProcAddress::V2) else {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    };
     // SAFETY: the address is cuGetProcAddress_v2's, which has this signature.
     let real = unsafe { core::mem::transmute::<*mut c_void, Real>(real) };
     // SAFETY: the caller's own arguments.
@@ -136,7 +143,8 @@ fn ours_for(address: *mut c_void) -> *mut c_void {
     if originals.get_proc_address(GetProcAddress::V1) == Some(address) {
         return get_proc_address as *const () as *mut c_void;
     }
-    let Some(hook) = HOOKS.iter().zip(&originals.hooks).find(|(_, known)| known.load(Ordering::Relaxed) == address)
+    let Some(hook) =
+        HOOKS.iter().zip(&originals.hooks).find(|(_, known)| known.load(Ordering::Relaxed) == address)
     else {
         return address;
     };
@@ -151,7 +159,8 @@ fn ours_for(address: *mut c_void) -> *mut c_void {
 }
 
 fn adopt(hook: &Hook, original: *mut c_void) {
-    let taken = hook.original.compare_exchange(ptr::null_mut(), original, Ordering::Release, Ordering::Relaxed);
+    let taken =
+        hook.original.compare_exchange(ptr::null_mut(), original, Ordering::Release, Ordering::Relaxed);
     if taken.is_ok() {
         hook.way.store(Way::Preloaded as u32, Ordering::Relaxed);
     }
@@ -203,7 +212,8 @@ impl Originals {
         for (hook, known) in HOOKS.iter().zip(&self.hooks) {
             known.store(find(hook.name), Ordering::Relaxed);
         }
-        for (name, known) in [c"cuGetProcAddress", c"cuGetProcAddress_v2"].iter().zip(&self.get_proc_address) {
+        for (name, known) in [c"cuGetProcAddress", c"cuGetProcAddress_v2"].iter().zip(&self.get_proc_address)
+        {
             known.store(find(name), Ordering::Relaxed);
         }
         self.state.store(2, Ordering::Release);

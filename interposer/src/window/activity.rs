@@ -59,6 +59,9 @@ pub fn forget_names() {
 }
 
 /// CUPTI's callback around the driver functions that launch.
+///
+/// # Safety
+/// Called by CUPTI, with data of its own.
 pub unsafe extern "C" fn on_driver_call(
     _user: *mut c_void,
     domain: i32,
@@ -80,12 +83,13 @@ pub unsafe extern "C" fn on_driver_call(
 }
 
 /// CUPTI asks for an empty buffer.
+///
+/// # Safety
+/// Called by CUPTI, with three valid pointers.
 pub unsafe extern "C" fn buffer_requested(buffer: *mut *mut u8, bytes: *mut usize, max_records: *mut usize) {
     let block = panic_fence(ptr::null_mut(), take_buffer);
-    if block.is_null() {
-        if let Some(profiler) = lifecycle::active() {
-            profiler.count(Counter::ActivityBufferRefused, 1);
-        }
+    if let (true, Some(profiler)) = (block.is_null(), lifecycle::active()) {
+        profiler.count(Counter::ActivityBufferRefused, 1);
     }
     // SAFETY: CUPTI passes three valid pointers. Zero records means as many as fit.
     unsafe {
@@ -96,6 +100,9 @@ pub unsafe extern "C" fn buffer_requested(buffer: *mut *mut u8, bytes: *mut usiz
 }
 
 /// CUPTI hands a buffer back.
+///
+/// # Safety
+/// Called by CUPTI, with a buffer from `buffer_requested`.
 pub unsafe extern "C" fn buffer_completed(
     context: *mut c_void,
     stream_id: u32,
@@ -215,8 +222,7 @@ impl<'a> Batch<'a> {
     }
 
     fn kernel(&self, kernel: &KernelRecordPrefix) -> Activity {
-        let name_id =
-            NAMES.lock().unwrap_or_else(PoisonError::into_inner).id(self.profiler, kernel.name);
+        let name_id = NAMES.lock().unwrap_or_else(PoisonError::into_inner).id(self.profiler, kernel.name);
         Activity {
             start_device_ns: kernel.start,
             end_device_ns: kernel.end,
@@ -235,7 +241,9 @@ impl<'a> Batch<'a> {
     }
 
     fn send(&mut self) {
-        let Some(entries) = self.entries.get(..self.count).filter(|entries| !entries.is_empty()) else { return };
+        let Some(entries) = self.entries.get(..self.count).filter(|entries| !entries.is_empty()) else {
+            return;
+        };
         let header = ActivityHeader { window_id: self.window_id, count: self.count as u32, reserved: 0 };
         let parts: [&[u8]; 2] = [header.as_bytes(), entries.as_bytes()];
         self.profiler.ring().write(RecordKind::ActivityBatch, crate::clock::host_ns(), &parts);

@@ -57,7 +57,8 @@ impl Client {
             unsafe { (profiler.driver.cuCtxSetCurrent)(*context) };
         }
         self.api.limit_device_buffers(DEVICE_BUFFER_LIMIT);
-        let subscriber = self.api.subscribe(activity::on_driver_call).map_err(|error| self.attach_error(error))?;
+        let subscriber =
+            self.api.subscribe(activity::on_driver_call).map_err(|error| self.attach_error(error))?;
         let started = self.start(subscriber);
         if let Err(error) = started {
             // Nothing is recorded and no launch is inside; what is still in flight was launched before we came, so

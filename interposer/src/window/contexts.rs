@@ -37,7 +37,11 @@ impl Contexts {
 
     /// All contexts, in order of first sight.
     pub fn all(&self) -> Vec<CUcontext> {
-        self.0.iter().map(|entry| entry.load(Ordering::Relaxed)).take_while(|context| !context.is_null()).collect()
+        self.0
+            .iter()
+            .map(|entry| entry.load(Ordering::Relaxed))
+            .take_while(|context| !context.is_null())
+            .collect()
     }
 }
 

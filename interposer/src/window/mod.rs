@@ -104,7 +104,8 @@ impl Windows {
             Phase::Over => return Duration::from_millis(100),
             Phase::BeforeFirstLaunch => {
                 if self.profiler.has_launched.load(Ordering::Relaxed) {
-                    let wait = if self.mode == CuptiMode::Resident { RETRY } else { self.schedule.first_wait() };
+                    let wait =
+                        if self.mode == CuptiMode::Resident { RETRY } else { self.schedule.first_wait() };
                     self.phase = Phase::Detached { due_ns: now_ns + nanos(wait) };
                 }
             }
@@ -152,12 +153,15 @@ impl Windows {
         profiler.statuses.end(Status::CuptiFailed);
         let resident = self.mode == CuptiMode::Resident;
         profiler.statuses.begin(if resident { Status::CuptiResident } else { Status::WindowsRunning }, "");
-        profiler.log.line(LogLevel::Debug, format_args!("window opened, gate closed for {attach_gate_ns} ns"));
+        profiler
+            .log
+            .line(LogLevel::Debug, format_args!("window opened, gate closed for {attach_gate_ns} ns"));
         self.record_from(host_ns(), attach_gate_ns);
     }
 
     fn record_from(&mut self, opened_ns: u64, attach_gate_ns: u64) {
-        let length = if self.mode == CuptiMode::Resident { SLICE } else { self.profiler.config.window_length };
+        let length =
+            if self.mode == CuptiMode::Resident { SLICE } else { self.profiler.config.window_length };
         let (launches_before, graph_launches_before) = launches_in_windows(self.profiler);
         self.phase = Phase::Recording(Recording {
             opened_ns,

@@ -79,6 +79,15 @@ pub struct Plan {
     pub moved_bytes: usize,
 }
 
+/// A driver function in memory, with the size of its symbol where that is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Function {
+    /// Its entry.
+    pub address: NonNull<u8>,
+    /// Bytes of its symbol.
+    pub symbol_bytes: Option<usize>,
+}
+
 /// A function that is ready to be patched: its trampoline and relay are written.
 struct Prepared<'a> {
     hook: &'a Hook,
@@ -94,35 +103,32 @@ pub fn install_all(
     libcuda: &Library,
     report: &mut dyn FnMut(&Hook, Result<(), PatchRefusal>),
 ) {
-    let functions: Vec<Option<(NonNull<u8>, Option<usize>)>> = hooks
-        .iter()
-        .map(|hook| {
-            real_symbol(libcuda.handle().as_ptr(), hook.name)
-                .map(|address| (address.cast(), symbol_bytes(address)))
-        })
-        .collect();
-    let targets: Vec<_> = hooks.iter().zip(functions).collect();
+    let find = |hook: &Hook| {
+        real_symbol(libcuda.handle().as_ptr(), hook.name)
+            .map(|symbol| Function { address: symbol.cast(), symbol_bytes: symbol_bytes(symbol) })
+    };
+    let targets: Vec<_> = hooks.iter().map(|hook| (hook, find(hook))).collect();
     install(&targets, &mut TrampolineArena::new(MemoryMap::of_this_process()), report);
 }
 
 /// Patches functions whose address and size are known.
 pub fn install(
-    targets: &[(&Hook, Option<(NonNull<u8>, Option<usize>)>)],
+    targets: &[(&Hook, Option<Function>)],
     arena: &mut TrampolineArena,
     report: &mut dyn FnMut(&Hook, Result<(), PatchRefusal>),
 ) {
     let mut prepared: Vec<Prepared<'_>> = Vec::new();
     let mut aliases: Vec<(&Hook, NonNull<u8>)> = Vec::new();
     for (hook, function) in targets {
-        let Some((function, symbol_bytes)) = *function else {
+        let Some(function) = *function else {
             report(hook, Err(PatchRefusal::NoSuchFunction));
             continue;
         };
-        if prepared.iter().any(|other| other.function == function) {
-            aliases.push((hook, function));
+        if prepared.iter().any(|other| other.function == function.address) {
+            aliases.push((hook, function.address));
             continue;
         }
-        match prepare(hook, function, symbol_bytes, arena) {
+        match prepare(hook, function, arena) {
             Ok(ready) => prepared.push(ready),
             Err(refusal) => report(hook, Err(refusal)),
         }
@@ -142,8 +148,7 @@ pub fn install(
 
 fn prepare<'a>(
     hook: &'a Hook,
-    function: NonNull<u8>,
-    symbol_bytes: Option<usize>,
+    Function { address: function, symbol_bytes }: Function,
     arena: &mut TrampolineArena,
 ) -> Result<Prepared<'a>, PatchRefusal> {
     // SAFETY: the function's symbol is mapped and readable for its size; without a size, code goes on for a page's

@@ -32,7 +32,8 @@ impl MemoryMap {
 
     /// Free pages within reach of `target`, the nearest of each gap, nearest gap first.
     fn free_pages_near(&self, target: usize) -> Vec<usize> {
-        let reach = target.saturating_sub(REACH_BYTES).max(LOWEST)..target.saturating_add(REACH_BYTES).min(HIGHEST);
+        let reach =
+            target.saturating_sub(REACH_BYTES).max(LOWEST)..target.saturating_add(REACH_BYTES).min(HIGHEST);
         let ends = core::iter::once(0).chain(self.0.iter().map(|used| used.end));
         let starts = self.0.iter().map(|used| used.start).chain(core::iter::once(HIGHEST));
         let mut pages: Vec<usize> = ends
@@ -127,6 +128,7 @@ fn map_page(base: usize) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // A map with one range is meant.
 mod tests {
     use super::*;
 

@@ -62,12 +62,18 @@ fn check_movable(instruction: &Instruction, is_first: bool) -> Result<(), PatchR
     }
     match instruction.flow_control() {
         FlowControl::Next => {}
-        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Call | FlowControl::IndirectCall
+        FlowControl::UnconditionalBranch
+        | FlowControl::IndirectBranch
+        | FlowControl::Call
+        | FlowControl::IndirectCall
             if is_first =>
         {
             return Err(PatchRefusal::AlreadyPatched);
         }
-        FlowControl::Return | FlowControl::Interrupt | FlowControl::Exception | FlowControl::UnconditionalBranch
+        FlowControl::Return
+        | FlowControl::Interrupt
+        | FlowControl::Exception
+        | FlowControl::UnconditionalBranch
         | FlowControl::IndirectBranch => return Err(PatchRefusal::TooShort),
         _ => return Err(PatchRefusal::RelativeInstruction),
     }
