@@ -4,6 +4,7 @@
 //! Runs on: the helper thread. Allocates: yes. Locks: the loader's, while it lists. Syscalls: one readlink.
 //! Cost: 20 ns when nothing was loaded or unloaded, otherwise about 0.5 ms for 100 images.
 
+use crate::loader_counts::LoaderCounts;
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use shared_abi::counters::Counter;
@@ -35,7 +36,7 @@ pub struct NewImage {
 pub struct ImageTable {
     known: Vec<Known>,
     /// The loader's counts of loads and unloads at the last listing.
-    listed_at: Option<(u64, u64)>,
+    listed_at: Option<LoaderCounts>,
 }
 
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl ImageTable {
     /// Defines what was loaded since the last call, and returns it. An image that lies where another one was takes
     /// over its id.
     pub fn refresh(&mut self, segment: &Segment) -> Vec<NewImage> {
-        let counts = loader_counts();
+        let counts = LoaderCounts::now();
         if self.listed_at == Some(counts) {
             return Vec::new();
         }
@@ -124,19 +125,6 @@ fn define_image(segment: &Segment, id: u32, image: &Image) {
     if let Err(DictionaryFull) = define(segment, DefinitionKind::Image, id, &[head.as_bytes(), &image.path]) {
         segment.counter(Counter::DictionaryDropped as usize).fetch_add(1, Ordering::Relaxed);
     }
-}
-
-/// Images that the loader has loaded and unloaded since the process began.
-fn loader_counts() -> (u64, u64) {
-    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _bytes: usize, counts: *mut c_void) -> c_int {
-        // SAFETY: the loader passes a valid description, and the pointer given to it below.
-        unsafe { *counts.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
-        1
-    }
-    let mut counts = (0u64, 0u64);
-    // SAFETY: the callback gets back the pointer to `counts`, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut counts).cast::<c_void>()) };
-    counts
 }
 
 fn list_images() -> Vec<Image> {

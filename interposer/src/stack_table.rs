@@ -26,16 +26,23 @@ pub struct RawStack<'a> {
 }
 
 impl RawStack<'_> {
-    /// Native and Python words are hashed by two chains that do not wait for each other.
-    #[inline]
+    /// Three chains of multiplications that do not wait for each other.
+    #[inline(always)]
     fn hash(&self) -> u64 {
         let shape =
             (self.native.len() as u64) << 32 | (self.python.len() as u64) << 8 | u64::from(self.flags);
-        let even = self.native.iter().step_by(2).fold(Fold::new(2), |hash, word| hash.word(*word));
-        let odd = self.native.iter().skip(1).step_by(2).fold(Fold::new(3), |hash, word| hash.word(*word));
-        let python = self.python.chunks(2).fold(Fold::new(shape), |hash, pair| {
-            hash.word(pair.iter().fold(0, |word, site| word << 32 | u64::from(*site)))
-        });
+        let (pairs, last) = self.native.as_chunks::<2>();
+        let (mut even, mut odd) = (Fold::new(2), Fold::new(3));
+        for [first, second] in pairs {
+            (even, odd) = (even.word(*first), odd.word(*second));
+        }
+        let even = last.iter().fold(even, |hash, word| hash.word(*word));
+        let (pairs, last) = self.python.as_chunks::<2>();
+        let mut python = Fold::new(shape);
+        for [first, second] in pairs {
+            python = python.word(u64::from(*first) << 32 | u64::from(*second));
+        }
+        let python = last.iter().fold(python, |hash, word| hash.word(u64::from(*word)));
         even.word(odd.finish()).word(python.finish()).finish()
     }
 }

@@ -76,6 +76,12 @@ fn full_tables_count_and_stay_right() {
     run_in_all("full");
 }
 
+/// Check that a warm capture of a mixed stack makes no system call.
+#[test]
+fn warm_capture_makes_no_system_call() {
+    run_in_all("syscalls");
+}
+
 /// Check that an interpreter whose layout is not known gives native frames and a named reason.
 #[test]
 fn unknown_version_is_refused_by_name() {

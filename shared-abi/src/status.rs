@@ -19,6 +19,10 @@ macro_rules! statuses {
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
+            /// It says that all is well, or that the user asked for it.
+            pub const fn is_good_news(self) -> bool {
+                matches!(self, Self::Armed | Self::WindowsRunning | Self::CuptiOff | Self::SwitchedOff)
+            }
             /// What it means and what to do about it.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }

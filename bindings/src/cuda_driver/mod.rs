@@ -63,8 +63,19 @@ impl DriverApi {
         if result == CUDA_SUCCESS { context } else { ptr::null_mut() }
     }
 
-    /// The capture that a stream takes part in, if any. About 0.1 us; does not synchronize.
+    /// Whether a capture on this stream has begun and not been ended, be it valid or not.
+    pub fn is_capturing(&self, stream: CUstream, default_stream: DefaultStream) -> bool {
+        self.capture_info(stream, default_stream)
+            .is_some_and(|(status, _)| status != CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    /// The valid capture that a stream takes part in, if any. About 0.1 us; does not synchronize.
     pub fn capture_state(&self, stream: CUstream, default_stream: DefaultStream) -> Option<CaptureState> {
+        let (status, state) = self.capture_info(stream, default_stream)?;
+        (status == CU_STREAM_CAPTURE_STATUS_ACTIVE).then_some(state)
+    }
+
+    fn capture_info(&self, stream: CUstream, default_stream: DefaultStream) -> Option<(c_int, CaptureState)> {
         let query = match (default_stream, self.cuStreamGetCaptureInfo_v2_ptsz) {
             (DefaultStream::PerThread, Some(per_thread)) => per_thread,
             _ => self.cuStreamGetCaptureInfo_v2,
@@ -73,7 +84,7 @@ impl DriverApi {
             (0, 0u64, ptr::null_mut(), ptr::null(), 0usize);
         // SAFETY: all pointers are valid for the call; the driver validates the stream.
         let result = unsafe { query(stream, &mut status, &mut id, &mut graph, &mut nodes, &mut count) };
-        if result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE {
+        if result != CUDA_SUCCESS {
             return None;
         }
         let last_node = if count == 0 || nodes.is_null() {
@@ -82,7 +93,7 @@ impl DriverApi {
             // SAFETY: the driver returned `count` nodes that stay valid until the next call on the stream.
             unsafe { *nodes.add(count - 1) }
         };
-        Some(CaptureState { graph, last_node })
+        Some((status, CaptureState { graph, last_node }))
     }
 
     /// Nodes of a graph in order of creation, at most `limit`.

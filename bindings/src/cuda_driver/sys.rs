@@ -24,6 +24,8 @@ pub type CUgraphExec = *mut c_void;
 pub const CUDA_SUCCESS: CUresult = 0;
 /// The neutral error of a hook that cannot find its original: the driver is not initialized.
 pub const CUDA_ERROR_NOT_INITIALIZED: CUresult = 3;
+/// CU_STREAM_CAPTURE_STATUS_NONE.
+pub const CU_STREAM_CAPTURE_STATUS_NONE: c_int = 0;
 /// CU_STREAM_CAPTURE_STATUS_ACTIVE.
 pub const CU_STREAM_CAPTURE_STATUS_ACTIVE: c_int = 1;
 /// CU_STREAM_CAPTURE_MODE_RELAXED.

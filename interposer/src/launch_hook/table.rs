@@ -2,6 +2,7 @@
 
 use core::ffi::{CStr, c_void};
 use core::ptr;
+use shared_abi::record::LaunchKind;
 use shared_abi::sync::{AtomicPtr, AtomicU32, Ordering};
 
 /// How a hook came to see its function.
@@ -18,6 +19,29 @@ pub enum Way {
     Callback = 3,
 }
 
+impl Way {
+    /// Its name in the profile's list of hooks.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Patched => "patched",
+            Self::Preloaded => "preloaded",
+            Self::Callback => "callback",
+        }
+    }
+}
+
+/// What a hooked function does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Launches, copies or sets.
+    Launch(LaunchKind),
+    /// Begins or ends a stream capture.
+    Capture,
+    /// Makes, updates or destroys graphs.
+    GraphLife,
+}
+
 /// One hooked driver function.
 #[derive(Debug)]
 pub struct Hook {
@@ -29,12 +53,33 @@ pub struct Hook {
     pub original: AtomicPtr<c_void>,
     /// A [`Way`].
     pub way: AtomicU32,
+    /// What the function does.
+    pub role: Role,
+    /// CUPTI's number of the function in the driver domain; zero where we do not enable its callback.
+    pub cbid: u32,
 }
 
 impl Hook {
     /// A hook that is not installed.
     pub const fn new(name: &'static CStr, replacement: fn() -> *const c_void) -> Self {
-        Self { name, replacement, original: AtomicPtr::new(ptr::null_mut()), way: AtomicU32::new(Way::None as u32) }
+        Self::with_role(name, replacement, Role::GraphLife, 0)
+    }
+
+    /// A hook that is not installed, of a function with this role and CUPTI number.
+    pub const fn with_role(
+        name: &'static CStr,
+        replacement: fn() -> *const c_void,
+        role: Role,
+        cbid: u32,
+    ) -> Self {
+        Self {
+            name,
+            replacement,
+            original: AtomicPtr::new(ptr::null_mut()),
+            way: AtomicU32::new(Way::None as u32),
+            role,
+            cbid,
+        }
     }
 
     /// What to forward to; null when the hook is not installed.
@@ -42,5 +87,16 @@ impl Hook {
     pub fn original(&self) -> *mut c_void {
         // Relaxed: the address was stored before our replacement could be reached through it.
         self.original.load(Ordering::Relaxed)
+    }
+
+    /// How the hook was installed.
+    pub fn way(&self) -> Way {
+        // Relaxed: it is written at most twice and only reported.
+        match self.way.load(Ordering::Relaxed) {
+            1 => Way::Patched,
+            2 => Way::Preloaded,
+            3 => Way::Callback,
+            _ => Way::None,
+        }
     }
 }

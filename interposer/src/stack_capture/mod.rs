@@ -8,8 +8,10 @@
 //!
 //! Allocates: in `new`, in `Scratch::new` and in `refresh`; never in `capture`. Locks: `refresh` takes the loader's.
 //! Syscalls: process_vm_readv for the first 64 Python stacks, and where the stack is not the thread's own.
-//! Cost: warm 6 ns a native frame, 7 ns a Python frame, 3 ns a frame to intern the whole.
+//! Cost: warm, all in: 0.41 µs for 40 native frames, 0.42 µs for 16 native and 20 Python frames (3.11). Cold: 7 to 8 µs
+//! (16 rules); each of the first 64 Python stacks 40 to 80 µs.
 
+use crate::loader_counts::LoaderCounts;
 use crate::site_table::{SITE_SLOTS, SiteTable};
 use crate::stack_table::{RawStack, STACK_SLOTS, StackTable};
 use core::ffi::{CStr, c_int, c_void};
@@ -26,13 +28,16 @@ mod unwind_rules; // the cache it goes by
 mod eh_frame; // what fills the cache
 mod image_list; // finds images where glibc is old
 mod python; // the walk over Python frames
+mod python_refusal; // why there are none
+mod python_find; // what CPython there is, if any
 mod python_layout; // where each version keeps what
 mod python_lines; // line tables
 mod python_text; // str to UTF-8
 mod safe_read; // reads that cannot crash
 
 pub use native::{MAX_MISSES, MAX_NATIVE_FRAMES};
-pub use python::{CHECKED_SAMPLES, MAX_NEW_SITES, MAX_PYTHON_FRAMES, PythonRefusal, SanityCheck};
+pub use python::{CHECKED_SAMPLES, MAX_NEW_SITES, MAX_PYTHON_FRAMES};
+pub use python_refusal::{PythonRefusal, SanityCheck};
 
 use eh_frame::{FindBy, ImageFinder, RuleContext};
 use native::{NativeFrames, NativeUnwinder, Registers, Walked};
@@ -48,7 +53,8 @@ pub struct StackCapture {
     python: Python,
     sites: SiteTable,
     stacks: StackTable,
-    /// Images unloaded so far, as last seen.
+    /// [`LoaderCounts`] as last seen.
+    loads: AtomicU64,
     unloads: AtomicU64,
 }
 
@@ -112,6 +118,7 @@ impl StackCapture {
     /// As [`StackCapture::new`], with other sizes.
     pub fn with_options(segment: Segment, options: CaptureOptions) -> Self {
         let find_by = if options.without_dl_find_object { FindBy::OwnList } else { FindBy::LoaderFirst };
+        let counts = LoaderCounts::now();
         let native = NativeUnwinder {
             rules: RuleCache::new(),
             images: ImageFinder::new(find_by),
@@ -123,7 +130,8 @@ impl StackCapture {
             python: Python::new(),
             sites: SiteTable::new(options.site_slots),
             stacks: StackTable::new(options.stack_slots),
-            unloads: AtomicU64::new(loader_unloads()),
+            loads: AtomicU64::new(counts.loads),
+            unloads: AtomicU64::new(counts.unloads),
         };
         capture.refresh();
         capture
@@ -157,12 +165,16 @@ impl StackCapture {
     /// Notices what was loaded and unloaded, and looks for Python until it is there. Helper thread, every 100 ms:
     /// a rule or an image can be out of date that long, which costs frames and never safety.
     pub fn refresh(&self) {
-        let unloads = loader_unloads();
-        // Relaxed: only the helper thread uses it.
-        if self.unloads.swap(unloads, Ordering::Relaxed) != unloads {
+        let counts = LoaderCounts::now();
+        // Relaxed: only the helper thread uses the two.
+        let has_loaded = self.loads.swap(counts.loads, Ordering::Relaxed) != counts.loads;
+        let has_unloaded = self.unloads.swap(counts.unloads, Ordering::Relaxed) != counts.unloads;
+        if has_unloaded {
             self.native.rules.forget_all();
         }
-        self.native.images.refresh();
+        if has_loaded || has_unloaded {
+            self.native.images.refresh();
+        }
         self.python.look_for_python();
     }
 
@@ -224,17 +236,4 @@ fn own_library_avma() -> Range<u64> {
     // SAFETY: the callback gets back the pointer to `search`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast::<c_void>()) };
     search.found
-}
-
-/// Images that the loader has unloaded since the process began.
-fn loader_unloads() -> u64 {
-    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _bytes: usize, unloads: *mut c_void) -> c_int {
-        // SAFETY: the loader passes a valid description, and the pointer given to it below.
-        unsafe { *unloads.cast::<u64>() = (*info).dlpi_subs };
-        1
-    }
-    let mut unloads = 0u64;
-    // SAFETY: the callback gets back the pointer to `unloads`, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut unloads).cast::<c_void>()) };
-    unloads
 }

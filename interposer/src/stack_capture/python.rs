@@ -6,19 +6,17 @@
 //! stacks off for good, with a reason; native stacks go on.
 //!
 //! Allocates: no. Locks: no. Syscalls: process_vm_readv for the first [`CHECKED_SAMPLES`] stacks only.
-//! Cost: 4 to 7 ns a frame, 0.3 to 1 µs for a site that was never seen, at most [`MAX_NEW_SITES`] of those a sample.
+//! Cost: about 10 ns a frame, 0.3 to 1 µs for a site that was never seen, at most [`MAX_NEW_SITES`] of those a sample.
 
-use super::python_layout::{
-    EntryFrame, Instruction, Layout, OBJECT_TYPE, PythonVersion, TEXT_HASH, TEXT_LENGTH, layout_of,
-};
+use super::python_find::{Found, Runtime, find_python};
+use super::python_layout::{EntryFrame, Instruction, OBJECT_TYPE, PythonVersion, TEXT_HASH, TEXT_LENGTH};
 use super::python_lines::{LineQuery, line_of};
+use super::python_refusal::{PythonRefusal, SanityCheck};
 use super::python_text::Text;
 use super::safe_read::{CheckedMemory, Memory, PlainMemory};
 use crate::fold::Fold;
 use crate::intern_table::Search;
 use crate::site_table::{SiteKey, SiteTable, SiteText};
-use core::ffi::{CStr, c_char, c_void};
-use core::fmt;
 use shared_abi::counters::Counter;
 use shared_abi::dictionary::PYTHON_ENTRY_FRAME;
 use shared_abi::segment::Segment;
@@ -37,83 +35,6 @@ const MAX_STEPS: u32 = 512;
 const MAX_CODE_BYTES: i64 = 16 << 20;
 const NAME_BYTES: usize = 512;
 const FILE_BYTES: usize = 1024;
-
-/// What did not look like CPython.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum SanityCheck {
-    /// A pointer led to memory that cannot be read.
-    Unreadable = 1,
-    /// What should be a code object is not.
-    NotCode = 2,
-    /// What should be a str is not.
-    NotAStr = 3,
-    /// What should be bytes are not.
-    NotBytes = 4,
-    /// An instruction lies outside its code object.
-    BadInstruction = 5,
-}
-
-impl SanityCheck {
-    const ALL: [Self; 5] =
-        [Self::Unreadable, Self::NotCode, Self::NotAStr, Self::NotBytes, Self::BadInstruction];
-}
-
-/// Why Python stacks are not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PythonRefusal {
-    /// A version whose layout is not known.
-    UnknownVersion {
-        /// Major.
-        major: u8,
-        /// Minor.
-        minor: u8,
-    },
-    /// A version that does not tell which it is.
-    UnreadableVersion,
-    /// Built without the GIL: another layout.
-    FreeThreaded,
-    /// A symbol that CPython exports is missing.
-    MissingSymbol,
-    /// `_Py_DebugOffsets` make no sense.
-    BadOffsets,
-    /// A stack did not look as it must.
-    SanityCheckFailed(SanityCheck),
-}
-
-impl fmt::Display for PythonRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownVersion { major, minor } => {
-                write!(f, "the layout of Python {major}.{minor} is not known (3.8 to 3.15 are)")
-            }
-            Self::UnreadableVersion => write!(f, "Python does not tell its version"),
-            Self::FreeThreaded => write!(f, "free-threaded Python is not supported"),
-            Self::MissingSymbol => write!(f, "a symbol that CPython exports is missing"),
-            Self::BadOffsets => write!(f, "Python's table of debug offsets makes no sense"),
-            Self::SanityCheckFailed(check) => write!(f, "a Python stack failed a sanity check ({check:?})"),
-        }
-    }
-}
-
-type GetThreadState = unsafe extern "C" fn() -> *const c_void;
-
-/// A CPython that was found in the process.
-#[derive(Clone, Copy, Debug)]
-struct Runtime {
-    layout: Layout,
-    thread_state: GetThreadState,
-    code_type_avma: u64,
-    str_type_avma: u64,
-    bytes_type_avma: u64,
-}
-
-/// What was found, once something was.
-#[derive(Clone, Copy, Debug)]
-struct Found {
-    version: Option<PythonVersion>,
-    runtime: Result<Runtime, PythonRefusal>,
-}
 
 /// Python frames of the process.
 #[derive(Debug)]
@@ -293,28 +214,28 @@ impl Runtime {
     ) -> Result<(), SanityCheck> {
         let layout = &self.layout;
         let word = |avma: u64| memory.word(avma).ok_or(SanityCheck::Unreadable);
-        let mut avma = word(thread_state_avma + layout.thread_frame)?;
+        let mut avma = word(thread_state_avma.wrapping_add(layout.thread_frame))?;
         if let (Some(offset), 1..) = (layout.cframe_frame, avma) {
-            avma = word(avma + offset)?;
+            avma = word(avma.wrapping_add(offset))?;
         }
         for _ in 0..MAX_STEPS {
             if avma == 0 {
                 return Ok(());
             }
             let owner = match layout.frame_owner {
-                Some(offset) => memory.byte(avma + offset).ok_or(SanityCheck::Unreadable)?,
+                Some(offset) => memory.byte(avma.wrapping_add(offset)).ok_or(SanityCheck::Unreadable)?,
                 None => 0,
             };
             if owner >= OWNED_BY_C_STACK {
                 // A shim: the frame above it was entered from C.
                 frames.mark_last_as_entry();
             } else {
-                let code_avma = word(avma + layout.frame_code)? & !TAG_BITS;
+                let code_avma = word(avma.wrapping_add(layout.frame_code))? & !TAG_BITS;
                 if !self.take_frame(memory, Frame { avma, code_avma, owner }, sink, frames)? {
                     break;
                 }
             }
-            avma = word(avma + layout.frame_previous)?;
+            avma = word(avma.wrapping_add(layout.frame_previous))?;
         }
         frames.is_truncated = true;
         Ok(())
@@ -329,7 +250,7 @@ impl Runtime {
         sink: Sink<'_>,
         frames: &mut PythonFrames,
     ) -> Result<bool, SanityCheck> {
-        if memory.word(frame.code_avma + OBJECT_TYPE) != Some(self.code_type_avma) {
+        if memory.word(frame.code_avma.wrapping_add(OBJECT_TYPE)) != Some(self.code_type_avma) {
             return Err(SanityCheck::NotCode);
         }
         let Some(instruction_offset) = self.instruction_offset(memory, &frame)? else { return Ok(true) };
@@ -356,7 +277,9 @@ impl Runtime {
         frames.is_truncated |= site == 0;
         let is_entry = match self.layout.entry_frame {
             EntryFrame::Each => true,
-            EntryFrame::Flag(offset) => memory.byte(frame.avma + offset).ok_or(SanityCheck::Unreadable)? != 0,
+            EntryFrame::Flag(offset) => {
+                memory.byte(frame.avma.wrapping_add(offset)).ok_or(SanityCheck::Unreadable)? != 0
+            }
             EntryFrame::AboveShim => false,
         };
         Ok(frames.push(site | if is_entry { PYTHON_ENTRY_FRAME } else { 0 }))
@@ -367,17 +290,17 @@ impl Runtime {
     #[inline(always)]
     fn instruction_offset<M: Memory>(&self, memory: &M, frame: &Frame) -> Result<Option<i64>, SanityCheck> {
         let layout = &self.layout;
-        let at = frame.avma + layout.frame_instruction;
+        let at = frame.avma.wrapping_add(layout.frame_instruction);
         let offset = match layout.instruction {
             Instruction::Index { unit_bytes } => {
                 i64::from(memory.int(at).ok_or(SanityCheck::Unreadable)?) * unit_bytes
             }
             Instruction::Pointer => {
-                let first = memory.int(frame.code_avma + layout.code_first_traceable);
+                let first = memory.int(frame.code_avma.wrapping_add(layout.code_first_traceable));
                 let (Some(pointer), Some(first)) = (memory.word(at), first) else {
                     return Err(SanityCheck::Unreadable);
                 };
-                let offset = pointer.wrapping_sub(frame.code_avma + layout.code_bytes) as i64;
+                let offset = pointer.wrapping_sub(frame.code_avma.wrapping_add(layout.code_bytes)) as i64;
                 if frame.owner != OWNED_BY_GENERATOR && offset < i64::from(first) * 2 {
                     return Ok(None);
                 }
@@ -395,15 +318,15 @@ impl Runtime {
     #[inline(always)]
     fn fingerprint<M: Memory>(&self, memory: &M, code_avma: u64) -> Option<u64> {
         let layout = &self.layout;
-        let name_avma = memory.word(code_avma + layout.code_name)?;
-        let file_avma = memory.word(code_avma + layout.code_file)?;
-        let lines_avma = memory.word(code_avma + layout.code_lines)?;
-        let first_line = memory.int(code_avma + layout.code_first_line)?;
-        let name_hash = memory.word(name_avma + TEXT_HASH)?;
-        let file_length = memory.word(file_avma + TEXT_LENGTH)?;
+        let name_avma = memory.word(code_avma.wrapping_add(layout.code_name))?;
+        let file_avma = memory.word(code_avma.wrapping_add(layout.code_file))?;
+        let lines_avma = memory.word(code_avma.wrapping_add(layout.code_lines))?;
+        let first_line = memory.int(code_avma.wrapping_add(layout.code_first_line))?;
+        let name_hash = memory.word(name_avma.wrapping_add(TEXT_HASH))?;
+        let file_length = memory.word(file_avma.wrapping_add(TEXT_LENGTH))?;
         // Inside the object for other strings than ASCII ones too: those are longer.
         let file_end = match file_length.checked_sub(8) {
-            Some(at) => memory.word((file_avma + layout.text_ascii).wrapping_add(at))?,
+            Some(at) => memory.word((file_avma.wrapping_add(layout.text_ascii)).wrapping_add(at))?,
             None => file_length,
         };
         let pointers = name_avma ^ file_avma.rotate_left(21) ^ lines_avma.rotate_left(42);
@@ -419,10 +342,12 @@ impl Runtime {
         frames: &mut PythonFrames,
     ) -> Result<(u32, u32), SanityCheck> {
         let layout = &self.layout;
-        let word = |offset: u64| memory.word(key.code_avma + offset).ok_or(SanityCheck::Unreadable);
+        let word =
+            |offset: u64| memory.word(key.code_avma.wrapping_add(offset)).ok_or(SanityCheck::Unreadable);
         frames.name.copy(memory, layout, self.str_type_avma, word(layout.code_qualified_name)?)?;
         frames.file.copy(memory, layout, self.str_type_avma, word(layout.code_file)?)?;
-        let first_line = memory.int(key.code_avma + layout.code_first_line).ok_or(SanityCheck::Unreadable)?;
+        let first_line =
+            memory.int(key.code_avma.wrapping_add(layout.code_first_line)).ok_or(SanityCheck::Unreadable)?;
         let query = LineQuery {
             table_avma: word(layout.code_lines)?,
             format: layout.line_format,
@@ -431,99 +356,4 @@ impl Runtime {
         };
         Ok((line_of(memory, self.bytes_type_avma, query)?, first_line.max(0) as u32))
     }
-}
-
-fn find_python() -> Option<Found> {
-    let symbols = SymbolSource::find()?;
-    let version = read_version(symbols);
-    let runtime = match version {
-        Some(version) => find_runtime(symbols, version),
-        None => Err(PythonRefusal::UnreadableVersion),
-    };
-    Some(Found { version, runtime })
-}
-
-fn find_runtime(symbols: SymbolSource, version: PythonVersion) -> Result<Runtime, PythonRefusal> {
-    let symbol = |name: &CStr| symbols.symbol(name).ok_or(PythonRefusal::MissingSymbol);
-    let runtime_avma = symbols.symbol(c"_PyRuntime").map(|at| at as u64);
-    let layout = layout_of(version, runtime_avma, &CheckedMemory::new())?;
-    let thread_state = symbol(c"PyGILState_GetThisThreadState")?;
-    Ok(Runtime {
-        layout,
-        // SAFETY: CPython's function of that name has this signature in every version that has a layout.
-        thread_state: unsafe { core::mem::transmute::<*mut c_void, GetThreadState>(thread_state) },
-        code_type_avma: symbol(c"PyCode_Type")? as u64,
-        str_type_avma: symbol(c"PyUnicode_Type")? as u64,
-        bytes_type_avma: symbol(c"PyBytes_Type")? as u64,
-    })
-}
-
-/// `Py_Version` since 3.11; before, the text of `Py_GetVersion`.
-fn read_version(symbols: SymbolSource) -> Option<PythonVersion> {
-    if let Some(version) = symbols.symbol(c"Py_Version") {
-        let hex = CheckedMemory::new().int(version as u64)?;
-        return Some(PythonVersion::from_hex(hex as u32));
-    }
-    let get_version = symbols.symbol(c"Py_GetVersion")?;
-    // SAFETY: the function takes nothing, may be called without the GIL and before initialization, and returns a
-    // static text. Each call writes the same text again.
-    let text = unsafe {
-        let get_version =
-            core::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_char>(get_version);
-        get_version()
-    };
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: see above; the text ends in NUL.
-    PythonVersion::from_text(unsafe { CStr::from_ptr(text) }.to_bytes())
-}
-
-/// Where CPython's symbols come from.
-#[derive(Clone, Copy, Debug)]
-enum SymbolSource {
-    /// The global scope: the python program, or a libpython that it links.
-    Global,
-    /// A libpython that was loaded privately (an embedding program).
-    Library(*mut c_void),
-}
-
-impl SymbolSource {
-    fn find() -> Option<Self> {
-        let has_python = |source: &Self| source.symbol(c"PyGILState_GetThisThreadState").is_some();
-        Some(Self::Global).filter(has_python).or_else(|| private_libpython().filter(has_python))
-    }
-
-    fn symbol(self, name: &CStr) -> Option<*mut c_void> {
-        match self {
-            Self::Global => super::find_symbol(name),
-            Self::Library(handle) => super::find_symbol_in(handle, name),
-        }
-    }
-}
-
-/// The handle of a mapped libpython3; it is never given back, so that its addresses stay.
-fn private_libpython() -> Option<SymbolSource> {
-    let mut path: Option<std::ffi::CString> = None;
-    // SAFETY: the callback gets back the pointer to `path`, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(note_libpython), (&raw mut path).cast::<c_void>()) };
-    // SAFETY: a C string; RTLD_NOLOAD loads nothing and runs no constructor.
-    let handle = unsafe { libc::dlopen(path?.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    (!handle.is_null()).then_some(SymbolSource::Library(handle))
-}
-
-unsafe extern "C" fn note_libpython(info: *mut libc::dl_phdr_info, _bytes: usize, path: *mut c_void) -> i32 {
-    // SAFETY: the loader passes a valid description with a C string, and the pointer that was given to it.
-    let (name, path) = unsafe { ((*info).dlpi_name, &mut *path.cast::<Option<std::ffi::CString>>()) };
-    if name.is_null() {
-        return 0;
-    }
-    // SAFETY: see above.
-    let name = unsafe { CStr::from_ptr(name) };
-    let file = name.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or(&[]);
-    if !file.starts_with(b"libpython3.") {
-        return 0;
-    }
-    *path = Some(name.to_owned());
-    1
 }

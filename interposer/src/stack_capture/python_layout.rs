@@ -3,7 +3,7 @@
 //!
 //! Allocates: no. Locks: no. Syscalls: no. Cost: once a process.
 
-use super::python::PythonRefusal;
+use super::python_refusal::PythonRefusal;
 use super::safe_read::Memory;
 
 /// How a frame tells its instruction.

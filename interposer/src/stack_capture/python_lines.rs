@@ -2,8 +2,8 @@
 //!
 //! Allocates: no. Locks: no. Syscalls: no (or those of `safe_read`). Cost: about 1 ns a byte; once a site.
 
-use super::python::SanityCheck;
 use super::python_layout::{BYTES_DATA, BYTES_SIZE, LineFormat, OBJECT_TYPE};
+use super::python_refusal::SanityCheck;
 use super::safe_read::Memory;
 
 /// Bytes of a line table that are read at most: 64 KiB hold about 10,000 lines in one function.
@@ -22,11 +22,11 @@ struct Bytes<'a, M> {
 
 impl<'a, M: Memory> Bytes<'a, M> {
     fn open(memory: &'a M, bytes_type_avma: u64, object_avma: u64) -> Result<Self, SanityCheck> {
-        if memory.word(object_avma + OBJECT_TYPE) != Some(bytes_type_avma) {
+        if memory.word(object_avma.wrapping_add(OBJECT_TYPE)) != Some(bytes_type_avma) {
             return Err(SanityCheck::NotBytes);
         }
-        let count = memory.word(object_avma + BYTES_SIZE).ok_or(SanityCheck::Unreadable)?;
-        let data_avma = object_avma + BYTES_DATA;
+        let count = memory.word(object_avma.wrapping_add(BYTES_SIZE)).ok_or(SanityCheck::Unreadable)?;
+        let data_avma = object_avma.wrapping_add(BYTES_DATA);
         Ok(Self { memory, data_avma, at: 0, count: count.min(MAX_TABLE_BYTES), chunk: [0; CHUNK_BYTES] })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Allocates: no. Locks: no. Syscalls: no (or those of `safe_read`). Cost: 20 to 60 ns for a name; once a site.
 
-use super::python::SanityCheck;
 use super::python_layout::{Layout, OBJECT_TYPE, TEXT_LENGTH, TEXT_STATE};
+use super::python_refusal::SanityCheck;
 use super::safe_read::Memory;
 
 /// Bytes read at once.
@@ -45,11 +45,11 @@ impl<const N: usize> Text<N> {
         text_avma: u64,
     ) -> Result<(), SanityCheck> {
         self.count = 0;
-        if memory.word(text_avma + OBJECT_TYPE) != Some(str_type_avma) {
+        if memory.word(text_avma.wrapping_add(OBJECT_TYPE)) != Some(str_type_avma) {
             return Err(SanityCheck::NotAStr);
         }
-        let length = memory.word(text_avma + TEXT_LENGTH).ok_or(SanityCheck::Unreadable)?;
-        let state = memory.int(text_avma + TEXT_STATE).ok_or(SanityCheck::Unreadable)?;
+        let length = memory.word(text_avma.wrapping_add(TEXT_LENGTH)).ok_or(SanityCheck::Unreadable)?;
+        let state = memory.int(text_avma.wrapping_add(TEXT_STATE)).ok_or(SanityCheck::Unreadable)?;
         // interned: 2 bits, kind: 3, compact: 1, ascii: 1.
         let (width, compact, ascii) = (state as u64 >> 2 & 7, state >> 5 & 1, state >> 6 & 1);
         if compact == 0 || !matches!(width, 1 | 2 | 4) {
@@ -64,7 +64,7 @@ impl<const N: usize> Text<N> {
         let mut chunk = [0; CHUNK_BYTES];
         for at in (0..bytes).step_by(CHUNK_BYTES) {
             let part = chunk.get_mut(..(bytes - at).min(CHUNK_BYTES as u64) as usize)?;
-            memory.copy(data_avma + at, part).then_some(())?;
+            memory.copy(data_avma.wrapping_add(at), part).then_some(())?;
             for unit in part.chunks_exact(width) {
                 let code = unit.iter().rev().fold(0u32, |code, byte| code << 8 | u32::from(*byte));
                 if !self.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)) {

@@ -60,43 +60,85 @@ pub enum Rule {
     Odd,
 }
 
-const VALID: u64 = 1 << 63;
-const KIND_SHIFT: u32 = 48;
-const BP_SHIFT: u32 = 52;
-const KIND_OUTERMOST: u64 = 8;
-const KIND_ODD: u64 = 9;
+/// A [`Rule`] in one word, as the cache keeps it and the walk uses it.
+///
+/// ```text
+/// bits 0..32 cfa_offset | 32..48 bp_offset | 48..52 Cfa, or 8 outermost, 9 odd | 52..56 CallerBp | 63 set
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedRule(u64);
 
-impl Rule {
-    #[inline(always)]
-    fn to_data(self) -> u64 {
-        VALID
-            | match self {
-                Self::Step { cfa, cfa_offset, bp, bp_offset } => {
-                    u64::from(cfa_offset as u32)
-                        | u64::from(bp_offset as u16) << 32
-                        | (cfa as u64) << KIND_SHIFT
-                        | (bp as u64) << BP_SHIFT
-                }
-                Self::Outermost => KIND_OUTERMOST << KIND_SHIFT,
-                Self::Odd => KIND_ODD << KIND_SHIFT,
-            }
+const VALID: u64 = 1 << 63;
+const CFA_SHIFT: u32 = 48;
+const BP_SHIFT: u32 = 52;
+const OUTERMOST: u64 = 8;
+const ODD: u64 = 9;
+
+impl PackedRule {
+    /// Of a rule.
+    #[inline]
+    pub const fn new(rule: Rule) -> Self {
+        Self(
+            VALID
+                | match rule {
+                    Rule::Step { cfa, cfa_offset, bp, bp_offset } => {
+                        (cfa_offset as u32 as u64)
+                            | ((bp_offset as u16 as u64) << 32)
+                            | ((cfa as u64) << CFA_SHIFT)
+                            | ((bp as u64) << BP_SHIFT)
+                    }
+                    Rule::Outermost => OUTERMOST << CFA_SHIFT,
+                    Rule::Odd => ODD << CFA_SHIFT,
+                },
+        )
     }
 
+    /// Whether the canonical frame address is rsp + offset.
     #[inline(always)]
-    fn from_data(data: u64) -> Self {
-        let cfa = match data >> KIND_SHIFT & 15 {
-            0 => Cfa::Sp,
-            1 => Cfa::Bp,
-            2 => Cfa::AtBp,
-            KIND_OUTERMOST => return Self::Outermost,
-            _ => return Self::Odd,
-        };
-        let bp = match data >> BP_SHIFT & 15 {
-            0 => CallerBp::Same,
-            1 => CallerBp::AtCfa,
-            _ => CallerBp::AtBp,
-        };
-        Self::Step { cfa, cfa_offset: data as u32 as i32, bp, bp_offset: (data >> 32) as u16 as i16 }
+    pub const fn cfa_is_sp(self) -> bool {
+        self.0 >> CFA_SHIFT & 15 == Cfa::Sp as u64
+    }
+
+    /// Whether it is rbp + offset.
+    #[inline(always)]
+    pub const fn cfa_is_bp(self) -> bool {
+        self.0 >> CFA_SHIFT & 15 == Cfa::Bp as u64
+    }
+
+    /// Whether it is *(rbp + offset).
+    #[inline(always)]
+    pub const fn cfa_is_at_bp(self) -> bool {
+        self.0 >> CFA_SHIFT & 15 == Cfa::AtBp as u64
+    }
+
+    /// Whether there is no caller.
+    #[inline(always)]
+    pub const fn is_outermost(self) -> bool {
+        self.0 >> CFA_SHIFT & 15 == OUTERMOST
+    }
+
+    /// The offset to the base of the canonical frame address, to be added.
+    #[inline(always)]
+    pub const fn cfa_offset(self) -> u64 {
+        self.0 as u32 as i32 as i64 as u64
+    }
+
+    /// Whether rbp is the caller's.
+    #[inline(always)]
+    pub const fn bp_is_same(self) -> bool {
+        self.0 >> BP_SHIFT & 15 == CallerBp::Same as u64
+    }
+
+    /// Whether the caller's rbp is at CFA + offset.
+    #[inline(always)]
+    pub const fn bp_is_at_cfa(self) -> bool {
+        self.0 >> BP_SHIFT & 15 == CallerBp::AtCfa as u64
+    }
+
+    /// The offset to the caller's rbp, to be added.
+    #[inline(always)]
+    pub const fn bp_offset(self) -> u64 {
+        (self.0 >> 32) as u16 as i16 as i64 as u64
     }
 }
 
@@ -142,21 +184,21 @@ impl RuleCache {
 
     /// The rule for a return address.
     #[inline(always)]
-    pub fn get(&self, generation: Generation, pc: u64) -> Option<Rule> {
+    pub fn get(&self, generation: Generation, pc: u64) -> Option<PackedRule> {
         let key = pc ^ generation.0;
         for entry in &self.set(pc)?.0 {
             // Relaxed: the two words check each other.
             let data = entry.data.load(Ordering::Relaxed);
             let key_and_data = entry.key_and_data.load(Ordering::Relaxed);
             if key_and_data ^ data.wrapping_mul(SPREAD) == key {
-                return Some(Rule::from_data(data));
+                return Some(PackedRule(data));
             }
         }
         None
     }
 
     /// Keeps a rule, in place of a stale or unlucky one when its set is full.
-    pub fn put(&self, generation: Generation, pc: u64, rule: Rule) {
+    pub fn put(&self, generation: Generation, pc: u64, rule: PackedRule) {
         let Some(set) = self.set(pc) else { return };
         let stale = |entry: &&Entry| {
             let data = entry.data.load(Ordering::Relaxed);
@@ -165,7 +207,7 @@ impl RuleCache {
         };
         let unlucky = || set.0.get((pc.wrapping_mul(SPREAD) >> 40) as usize % WAYS);
         let Some(entry) = set.0.iter().find(stale).or_else(unlucky) else { return };
-        let data = rule.to_data();
+        let data = rule.0;
         entry.key_and_data.store(pc ^ generation.0 ^ data.wrapping_mul(SPREAD), Ordering::Relaxed);
         entry.data.store(data, Ordering::Relaxed);
     }
@@ -197,10 +239,10 @@ mod tests {
         let generation = cache.generation();
         let pc = |i: usize| 0x7f00_0000_1000 + i as u64 * 13;
         for (i, rule) in rules.iter().enumerate() {
-            cache.put(generation, pc(i), *rule);
+            cache.put(generation, pc(i), PackedRule::new(*rule));
         }
         for (i, rule) in rules.iter().enumerate() {
-            assert_eq!(cache.get(generation, pc(i)), Some(*rule));
+            assert_eq!(cache.get(generation, pc(i)), Some(PackedRule::new(*rule)));
         }
         cache.forget_all();
         assert_eq!(cache.get(cache.generation(), pc(0)), None);
@@ -213,7 +255,7 @@ mod tests {
         let generation = cache.generation();
         let pcs = (0..2000u64).map(|i| 0x5555_0000_0000 + i * i * 37);
         for pc in pcs.clone() {
-            cache.put(generation, pc, Rule::Outermost);
+            cache.put(generation, pc, PackedRule::new(Rule::Outermost));
         }
         assert!(pcs.filter(|pc| cache.get(generation, *pc).is_some()).count() > 1980);
     }

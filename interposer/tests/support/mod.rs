@@ -118,9 +118,17 @@ impl CLibrary {
     }
 
     pub fn load(path: std::path::PathBuf) -> Self {
+        Self::load_with(path, libc::RTLD_NOW)
+    }
+
+    pub fn load_globally(path: std::path::PathBuf) -> Self {
+        Self::load_with(path, libc::RTLD_NOW | libc::RTLD_GLOBAL)
+    }
+
+    fn load_with(path: std::path::PathBuf, flags: i32) -> Self {
         let text = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
         // SAFETY: a C string; the libraries of these tests have no constructors.
-        let handle = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_NOW) };
+        let handle = unsafe { libc::dlopen(text.as_ptr(), flags) };
         assert!(!handle.is_null());
         Self { path, handle }
     }
