@@ -268,6 +268,11 @@ impl Session {
                 text: known.map_or("a status that this version does not know", Status::text).to_owned(),
                 detail: state.detail.clone(),
                 holds: state.holds,
+                needs_attention: match known {
+                    Some(Status::NoGpuWork) => state.holds,
+                    Some(status) => !status.is_good_news(),
+                    None => true,
+                },
             }
         };
         self.statuses.iter().map(line).collect()

@@ -183,7 +183,8 @@ fn put_statuses(text: &mut String, profile: &Profile) {
     }
     let mut said = Vec::new();
     for status in &profile.statuses {
-        if said.contains(&(&status.name, &status.detail)) {
+        let is_over = !status.holds && !status.needs_attention;
+        if is_over || said.contains(&(&status.name, &status.detail)) {
             continue;
         }
         let title = if said.is_empty() { "statuses" } else { "" };

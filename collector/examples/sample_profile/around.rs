@@ -108,6 +108,7 @@ pub fn statuses() -> Vec<StatusLine> {
         text: text.to_owned(),
         detail: detail.to_owned(),
         holds,
+        needs_attention: name != "armed",
     })
     .collect()
 }

@@ -23,6 +23,7 @@ pub fn empty() -> Profile {
             text: "the process has launched nothing on a GPU yet".to_owned(),
             detail: String::new(),
             holds: true,
+            needs_attention: true,
         }],
         hooks: hooks(),
         ..Profile::default()

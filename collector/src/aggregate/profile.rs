@@ -113,6 +113,8 @@ pub struct StatusLine {
     pub detail: String,
     /// Whether it holds at the end.
     pub holds: bool,
+    /// Whether it is news for a person: not what was asked for, and not a passing state of every start.
+    pub needs_attention: bool,
 }
 
 /// One hooked driver function in one process.

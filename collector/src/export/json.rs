@@ -14,7 +14,7 @@
 //!   "kernels":  [ { "name", "full_name", "gpu_time_ns", "recorded_gpu_time_ns", "recorded_count", "launches", "share", "mean_ns",
 //!                   "joined_share", "captured_share": number or null } ],
 //!   "ledger":   [ { "key", "text", "count", "is_loss" } ],
-//!   "statuses": [ { "process_id", "name", "text", "detail", "holds" } ],
+//!   "statuses": [ { "process_id", "name", "text", "detail", "holds", "needs_attention" } ],
 //!   "hooks":    [ { "process_id", "name", "way" } ],
 //!   "folded"?:  { "below_share", "frames" }
 //! }
@@ -140,6 +140,7 @@ struct JsonStatus<'a> {
     text: &'a str,
     detail: &'a str,
     holds: bool,
+    needs_attention: bool,
 }
 
 #[derive(Serialize)]
@@ -207,6 +208,7 @@ fn json_profile(profile: &Profile) -> JsonProfile<'_> {
                 text: &status.text,
                 detail: &status.detail,
                 holds: status.holds,
+                needs_attention: status.needs_attention,
             })
             .collect(),
         hooks: profile

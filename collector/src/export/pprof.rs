@@ -249,7 +249,7 @@ fn comments(profile: &Profile, view: View) -> Vec<String> {
     comments.extend(
         lines.into_iter().filter(|(_, text)| !text.is_empty()).map(|(head, text)| format!("{head}{text}")),
     );
-    comments.extend(profile.statuses.iter().map(|status| {
+    comments.extend(profile.statuses.iter().filter(|status| status.needs_attention).map(|status| {
         let when = if status.holds { "holds" } else { "held" };
         let detail = if status.detail.is_empty() { String::new() } else { format!(" [{}]", status.detail) };
         format!("status {} {when} in process {}: {}{detail}", status.name, status.process_id, status.text)

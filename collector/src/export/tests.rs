@@ -87,6 +87,7 @@ fn profile_with(names: &[String]) -> Profile {
             text: name.clone(),
             detail: name.clone(),
             holds: true,
+            needs_attention: true,
         });
     }
     profile.stacks.push(stack(&[0, 1, 2], &[0, 1, 2], 0.0, 12.0));

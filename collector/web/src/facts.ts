@@ -30,11 +30,9 @@ interface SharedStatus {
   text: string;
   detail: string;
   holds: boolean;
+  needs_attention: boolean;
   processes: number[];
 }
-
-/** The one status that is no news: everything is as it should be. */
-const GOOD = "armed";
 
 /** Statuses with the same words as one, those that hold first. */
 function sharedStatuses(profile: Profile): SharedStatus[] {
@@ -57,9 +55,9 @@ function statusWords(status: SharedStatus): HTMLElement {
     status.detail !== "" && el("code", {}, status.detail));
 }
 
-/** Statuses in words; null when there is none but the good one. */
+/** Statuses in words; null when none is news. */
 export function statuses(profile: Profile): HTMLElement | null {
-  const shown = sharedStatuses(profile).filter((status) => status.name !== GOOD);
+  const shown = sharedStatuses(profile).filter((status) => status.needs_attention);
   if (shown.length === 0) return null;
   return el("ul", { class: "statuses", "aria-label": "Statuses" }, ...shown.map((status) =>
     el("li", { class: status.holds ? "holds" : "past" },
@@ -86,8 +84,7 @@ export function run(profile: Profile): HTMLElement {
   if (processes.size > 0) pair("processes", [...processes].join(", "));
   const devices = new Set(profile.stacks.map((stack) => stack.device).filter((device) => device !== null));
   if (devices.size > 0) pair("devices", [...devices].join(", "));
-  const good = sharedStatuses(profile).find((status) => status.name === GOOD && status.holds);
-  if (good) pair(good.name, `${good.text} in ${good.processes.length > 1 ? `${count(good.processes.length)} processes` : `process ${good.processes[0]}`}`);
+  for (const good of sharedStatuses(profile).filter((status) => status.holds && !status.needs_attention)) pair(good.name, `${good.text} in ${good.processes.length > 1 ? `${count(good.processes.length)} processes` : `process ${good.processes[0]}`}`);
   for (const [key, value] of Object.entries(meta.labels)) pair(key, value);
   pair("launchscope", meta.launchscope_version);
   return list;
@@ -110,7 +107,7 @@ export function emptiness(profile: Profile, metricTitle: string): HTMLElement {
       el("p", {}, "Another metric may have something to show."));
   }
   const all = sharedStatuses(profile);
-  const news = all.filter((status) => status.name !== GOOD);
+  const news = all.filter((status) => status.needs_attention);
   const why = news.length > 0 ? news : all;
   return el("div", { class: "empty" },
     el("h2", {}, "Nothing to draw"),
