@@ -1,0 +1,23 @@
+//! As the launch functions of driver 580 begin: five bytes end within the third instruction, six at its end.
+
+macro_rules! prologue {
+    () => {
+        concat!(
+            "push rbp\n",
+            "mov rbp, rsp\n",
+            "push r12\n",
+            "sub rsp, 8\n",
+            "cmp dword ptr [rip + {flag}], 0x5eed0001\n",
+            "je 3f\n",
+            "add rsp, 8\n",
+            "pop r12\n",
+            "pop rbp\n",
+            "lock inc qword ptr [rip + {calls} + {slot}]\n",
+            "jmp {function}\n",
+            "3:\n",
+            "ud2\n",
+            "/* {hits} */\n",
+        )
+    };
+}
+pub(super) use prologue;
