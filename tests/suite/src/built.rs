@@ -24,7 +24,10 @@ pub fn simulator(kind: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let base = BUILT.get_or_init(|| {
         let target = target_directory();
-        run(Command::new("bash").arg("scripts/build-sim.sh").env("CARGO_TARGET_DIR", &target));
+        // Tests are processes that run side by side: one builds, the others wait and find it built.
+        let mut build = Command::new("flock");
+        build.arg(target.join("sim.lock")).args(["bash", "scripts/build-sim.sh"]);
+        run(build.env("CARGO_TARGET_DIR", &target).stdout(std::process::Stdio::null()));
         target.join("sim")
     });
     base.join(if kind.is_empty() { "lib".to_owned() } else { format!("lib-{kind}") })

@@ -3,10 +3,14 @@
 use launchscope_tests::built;
 use launchscope_tests::engine::{Profiled, Run, on_simulator, python};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::process::Command;
 
-fn decode<'a>(name: &'a str, kind: &'a str, options: &'a [&'a str], variables: Vec<(&'a str, String)>) -> Run<'a> {
+fn decode<'a>(
+    name: &'a str,
+    kind: &'a str,
+    options: &'a [&'a str],
+    variables: Vec<(&'a str, String)>,
+) -> Run<'a> {
     Run { name, kind, options, command: python("decode.py", &[]), variables }
 }
 
@@ -30,7 +34,12 @@ fn captured_share(profiled: &Profiled) -> f64 {
 #[test]
 fn decode_loop_becomes_a_profile_that_is_true() {
     let truth = std::env::temp_dir().join(format!("truth-{}.json", std::process::id()));
-    let run = decode("decode", "", &[], vec![("SIM_CUDA_TRUTH", truth.display().to_string()), ("SECS", "4".into())]);
+    let run = decode(
+        "decode",
+        "",
+        &[],
+        vec![("SIM_CUDA_TRUTH", truth.display().to_string()), ("SECS", "4".into())],
+    );
     let profiled = run.profiled();
     assert_whole(&profiled);
     assert!(captured_share(&profiled) > 0.95, "{}", captured_share(&profiled));
@@ -43,30 +52,42 @@ fn decode_loop_becomes_a_profile_that_is_true() {
     assert_shares(&profiled, &serde_json::from_slice(&text).expect("the truth is JSON"));
 }
 
+/// The kernels of decode.py, each by the part of its name that no demangler spells differently.
+const KERNELS: [&str; 8] = [
+    "indexSelectLargeIndex",
+    "rms_norm_kernel",
+    "device_kernel",
+    "rotary_embedding_kernel",
+    "flash_fwd_splitkv_kernel",
+    "splitKreduceK",
+    "act_and_mul_kernel",
+    "gemv2T_kernel",
+];
+
 /// Shares of kernels above 1 %, against the simulator's own account of the whole run.
 fn assert_shares(profiled: &Profiled, truth: &Value) {
-    let mut measured: BTreeMap<String, f64> = BTreeMap::new();
-    for kernel in profiled.profile["kernels"].as_array().expect("kernels") {
-        let name = kernel["full_name"].as_str().expect("a name").to_owned();
-        *measured.entry(name).or_default() += kernel["gpu_time_ns"].as_f64().expect("a time");
-    }
-    let demangled = |mangled: &str| {
-        let output = Command::new("c++filt").arg(mangled).output().expect("c++filt, of binutils");
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    let kernels = profiled.profile["kernels"].as_array().expect("kernels");
+    let of = |name: &str| -> f64 {
+        let named = kernels
+            .iter()
+            .filter(|kernel| kernel["full_name"].as_str().is_some_and(|full| full.contains(name)));
+        named.filter_map(|kernel| kernel["gpu_time_ns"].as_f64()).sum()
     };
-    let kernels = truth["kernels"].as_object().expect("the truth has kernels");
-    let total: f64 = kernels.values().filter_map(|kernel| kernel["gpu_ns"].as_f64()).sum();
-    let measured_total: f64 = kernels.keys().filter_map(|name| measured.get(&demangled(name))).sum();
-    let mut compared = 0;
-    for (name, kernel) in kernels {
-        let share = kernel["gpu_ns"].as_f64().expect("a time") / total;
-        if share > 0.01 {
-            let found = measured.get(&demangled(name)).copied().unwrap_or(0.0) / measured_total;
-            assert!((found / share - 1.0).abs() < 0.05, "{name}: share {found}, truth {share}");
-            compared += 1;
-        }
+    let truth = truth["kernels"].as_object().expect("the truth has kernels");
+    let truth_of = |name: &str| -> f64 {
+        truth
+            .iter()
+            .filter(|(full, _)| full.contains(name))
+            .filter_map(|(_, kernel)| kernel["gpu_ns"].as_f64())
+            .sum()
+    };
+    let total: f64 = KERNELS.iter().map(|name| of(name)).sum();
+    let truth_total: f64 = KERNELS.iter().map(|name| truth_of(name)).sum();
+    for name in KERNELS {
+        let (found, share) = (of(name) / total, truth_of(name) / truth_total);
+        assert!(share > 0.01, "{name} has a share of {share}");
+        assert!((found / share - 1.0).abs() < 0.05, "{name}: share {found}, truth {share}");
     }
-    assert!(compared >= 5, "only {compared} kernels were compared");
 }
 
 /// Both doors alone, and both together, give the same kernels with the same capture stacks.
@@ -86,7 +107,8 @@ fn every_door_gives_the_same_profile() {
 /// says so, and nothing is lost.
 #[test]
 fn unpatchable_entries_fall_back_to_callbacks_by_name() {
-    let patched = decode("endbr64", "endbr64", &["--door", "injection"], vec![("SECS", "2".into())]).profiled();
+    let patched =
+        decode("endbr64", "endbr64", &["--door", "injection"], vec![("SECS", "2".into())]).profiled();
     assert_whole(&patched);
     assert!(!patched.statuses().contains(&"hook-fallback"));
     for kind in ["rip_relative", "patched", "short"] {
@@ -166,14 +188,19 @@ fn windows_survive_threads_streams_and_captures() {
     assert_eq!(profiled.ledger("orphaned"), 0);
     let truth: Value = serde_json::from_slice(&std::fs::read(&truth).expect("the truth")).expect("JSON");
     assert_eq!(truth["contexts_lost"], 0, "{truth}");
-    assert_eq!(truth["capture_invalidations"], 0, "{truth}");
+    assert_eq!(truth["captures_invalidated"], 0, "{truth}");
 }
 
 /// The engine's own CUPTI client finds CUPTI free between windows: we leave nothing behind.
 #[test]
 fn simulator_sees_a_finalize_for_every_subscription() {
     let truth = std::env::temp_dir().join(format!("truth-fin-{}.json", std::process::id()));
-    let run = decode("finalized", "", &[], vec![("SIM_CUDA_TRUTH", truth.display().to_string()), ("SECS", "3".into())]);
+    let run = decode(
+        "finalized",
+        "",
+        &[],
+        vec![("SIM_CUDA_TRUTH", truth.display().to_string()), ("SECS", "3".into())],
+    );
     let profiled = run.profiled();
     assert_whole(&profiled);
     let truth: Value = serde_json::from_slice(&std::fs::read(&truth).expect("the truth")).expect("JSON");

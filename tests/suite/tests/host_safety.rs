@@ -20,7 +20,8 @@ fn ending(mode: &str, seconds: &str) -> Vec<String> {
 
 /// Runs a command bare on the simulator.
 fn bare(command: &[String]) -> (ExitStatus, String, String) {
-    let output = on_simulator(Command::new(&command[0]).args(&command[1..]), "").output().expect("the engine starts");
+    let output =
+        on_simulator(Command::new(&command[0]).args(&command[1..]), "").output().expect("the engine starts");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (output.status, text(output.stdout), text(output.stderr))
 }
@@ -66,7 +67,13 @@ fn fresh_socket(name: &str) -> String {
 fn every_ending_looks_the_same_with_and_without_us() {
     for mode in ["normal", "exception", "os_exit", "abort"] {
         let (status, stdout, stderr) = bare(&ending(mode, "0.6"));
-        let run = Run { name: mode, kind: "", options: &["--quiet"], command: ending(mode, "0.6"), variables: vec![] };
+        let run = Run {
+            name: mode,
+            kind: "",
+            options: &["--quiet"],
+            command: ending(mode, "0.6"),
+            variables: vec![],
+        };
         let profiled = run.profiled();
         assert_eq!(profiled.output.status.code(), status.code(), "{mode}");
         assert_eq!(profiled.output.status.signal(), status.signal(), "{mode}");
@@ -90,7 +97,11 @@ fn signals_end_the_engine_and_the_profile_survives() {
         signal(&collector, libc::SIGTERM);
         assert!(collector.wait().expect("its end").success());
         let profile = only_profile(scratch.path());
-        let seen = profile["ledger"].as_array().expect("a ledger").iter().find(|line| line["key"] == "launches_seen");
+        let seen = profile["ledger"]
+            .as_array()
+            .expect("a ledger")
+            .iter()
+            .find(|line| line["key"] == "launches_seen");
         assert!(seen.expect("launches")["count"].as_u64() > Some(100), "{seen:?}");
     }
 }
@@ -217,13 +228,17 @@ fn find(directory: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
 fn assert_has_capture_stacks(profile: &Value) {
     let frames = profile["frames"].as_array().expect("frames");
     let named = |ids: &Value, name: &str| {
-        ids.as_array().is_some_and(|ids| ids.iter().any(|id| frames[id.as_u64().unwrap_or(0) as usize]["name"] == name))
+        ids.as_array()
+            .is_some_and(|ids| ids.iter().any(|id| frames[id.as_u64().unwrap_or(0) as usize]["name"] == name))
     };
     let recorded = |stack: &Value| stack["recorded_gpu_time_ns"].as_f64().unwrap_or(0.0);
     let stacks = profile["stacks"].as_array().expect("stacks");
     let all: f64 = stacks.iter().map(recorded).sum();
-    let right: f64 =
-        stacks.iter().filter(|stack| named(&stack["capture"], "main.<locals>.step") || named(&stack["capture"], "step")).map(recorded).sum();
+    let right: f64 = stacks
+        .iter()
+        .filter(|stack| named(&stack["capture"], "main.<locals>.step") || named(&stack["capture"], "step"))
+        .map(recorded)
+        .sum();
     assert!(all > 0.0, "nothing was recorded");
     assert!(right / all > 0.9, "{right} of {all}");
 }
