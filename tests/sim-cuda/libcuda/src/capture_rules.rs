@@ -30,28 +30,32 @@ impl World {
 
     /// Synchronizing or querying a capturing stream conflicts with its capture, whatever the thread's mode.
     pub fn check_stream_query(&mut self, stream: Handle) -> Driver<()> {
-        self.check_legacy(stream, true)?;
+        self.check_legacy_use(stream)?;
         self.refuse(|other, _| other == stream)
     }
 
-    /// The legacy stream is unusable while a blocking stream of its context captures.
-    pub fn check_legacy(&mut self, stream: Handle, invalidates: bool) -> Driver<()> {
+    /// Using the legacy stream while a blocking stream of its context captures breaks that capture.
+    pub fn check_legacy_use(&mut self, stream: Handle) -> Driver<()> {
+        let blocking = self.captures_in_the_way_of(stream)?;
+        match self.refuse(|other, _| blocking.contains(&other)) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(STREAM_CAPTURE_IMPLICIT),
+        }
+    }
+
+    /// Asking about the legacy stream then is refused as well, but breaks nothing.
+    pub fn check_legacy_question(&self, stream: Handle) -> Driver<()> {
+        if self.captures_in_the_way_of(stream)?.is_empty() { Ok(()) } else { Err(STREAM_CAPTURE_IMPLICIT) }
+    }
+
+    fn captures_in_the_way_of(&self, stream: Handle) -> Driver<Vec<Handle>> {
         if !self.is_legacy(stream) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let context = self.streams.get(stream)?.context;
-        let blocking: Vec<Handle> = self
-            .streams_of(context)
-            .filter(|(_, other)| other.blocking && other.capture.is_some())
-            .map(|(handle, _)| handle)
-            .collect();
-        if blocking.is_empty() {
-            return Ok(());
-        }
-        if invalidates {
-            let _ = self.refuse(|other, _| blocking.contains(&other));
-        }
-        Err(STREAM_CAPTURE_IMPLICIT)
+        let blocking =
+            self.streams_of(context).filter(|(_, other)| other.blocking && other.capture.is_some());
+        Ok(blocking.map(|(handle, _)| handle).collect())
     }
 
     /// Invalidates every capture, as attaching or detaching a tool does.

@@ -57,7 +57,7 @@ macro_rules! entries {
             #[unsafe(naked)]
             unsafe extern "C" fn $name() {
                 naked_asm!(
-                    prologue!(),
+                    prologue!($name),
                     flag = sym FLAG,
                     calls = sym CALLS,
                     hits = sym THUNK_HITS,

@@ -52,7 +52,7 @@ extern "C" fn at_exit() {
     simcuda_write_truth();
 }
 
-// SAFETY: a function without arguments is what the section holds; the loader calls it at the end of `exit`.
+// A function without arguments is what the section holds; the loader calls it at the end of `exit`.
 #[unsafe(link_section = ".fini_array")]
 #[used]
 static AT_EXIT: extern "C" fn() = at_exit;

@@ -115,7 +115,7 @@ fn status(world: &World, stream: Handle) -> Driver<i32> {
 /// Resolves the stream of a question, which the legacy stream cannot answer while a blocking one captures.
 fn asked(world: &mut World, stream: Handle, per_thread: bool) -> Driver<Handle> {
     let found = world.resolve_stream(stream, per_thread)?;
-    world.check_legacy(found, false)?;
+    world.check_legacy_question(found)?;
     Ok(found)
 }
 

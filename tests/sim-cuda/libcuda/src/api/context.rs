@@ -6,17 +6,17 @@ use crate::call::run;
 use crate::entry::Api;
 use crate::thread;
 use crate::timeline::wait_for;
-use crate::world::lock;
+use crate::world::{World, lock};
 
-fn primary() -> Option<Handle> {
-    lock().contexts.iter().find(|(_, context)| context.primary).map(|(handle, _)| handle)
+fn primary(world: &World) -> Option<Handle> {
+    world.contexts.iter().find(|(_, context)| context.primary).map(|(handle, _)| handle)
 }
 
 pub extern "C" fn retain_primary(context: Out<Handle>, device: i32) -> CUresult {
     run(Api::cuDevicePrimaryCtxRetain, || {
         device::check(device)?;
-        let found = primary().unwrap_or_else(|| lock().create_context(true));
         let mut world = lock();
+        let found = primary(&world).unwrap_or_else(|| world.create_context(true));
         world.usable(found)?;
         world.contexts.get_mut(found)?.retained += 1;
         context.set(found)
@@ -26,8 +26,8 @@ pub extern "C" fn retain_primary(context: Out<Handle>, device: i32) -> CUresult 
 pub extern "C" fn release_primary(device: i32) -> CUresult {
     run(Api::cuDevicePrimaryCtxRelease, || {
         device::check(device)?;
-        let found = primary().ok_or(INVALID_CONTEXT)?;
         let mut world = lock();
+        let found = primary(&world).ok_or(INVALID_CONTEXT)?;
         let context = world.contexts.get_mut(found)?;
         context.retained = context.retained.saturating_sub(1);
         if context.retained == 0 {

@@ -25,7 +25,7 @@ pub fn submit(
     let context = world.streams.get(found)?.context;
     world.usable(context)?;
     let operation = operation(&world)?;
-    world.check_legacy(found, true)?;
+    world.check_legacy_use(found)?;
     if world.streams.get(found)?.capture.is_some() {
         capture_node(&mut world, found, operation)?;
     } else {
@@ -168,7 +168,7 @@ pub extern "C" fn graph<const PER_THREAD: bool>(executable: Handle, stream: Hand
         };
         wait_until(began_ns + SETTINGS.graph_launch_ns + nodes * tool::node_cost_ns());
         let mut world = lock();
-        world.check_legacy(found, true)?;
+        world.check_legacy_use(found)?;
         // A launch into a capture would become a child graph; not simulated.
         world.check_stream_query(found)?;
         replay(&mut world, executable, found, correlation_id)?;

@@ -1,7 +1,8 @@
 //! Begins with an instruction that reads relative to its own address, which cannot be moved as it is.
 
+// The empty subsection at the end aligns the function, whose section it shares, without adding to its size.
 macro_rules! prologue {
-    () => {
+    ($name:ident) => {
         concat!(
             "cmp dword ptr [rip + {flag}], 0x5eed0001\n",
             "je 3f\n",
@@ -17,6 +18,9 @@ macro_rules! prologue {
             "3:\n",
             "ud2\n",
             "/* {hits} */\n",
+            ".subsection 1\n",
+            ".balign 16\n",
+            ".subsection 0\n",
         )
     };
 }

@@ -1,11 +1,11 @@
 //! Two bytes, then another function: there is no room for a jump of five. The function's own code lies behind that one.
 
 macro_rules! prologue {
-    () => {
+    ($name:ident) => {
         concat!(
             "jmp 77f\n",
             ".subsection 1\n",
-            "66:\n",
+            concat!("simcuda_neighbour_of_", stringify!($name), ":\n"),
             "ret\n",
             ".balign 16\n",
             "77:\n",
