@@ -11,11 +11,11 @@ B = int(os.environ.get("B", "8"))
 LAYERS = int(os.environ.get("LAYERS", "4"))
 HIDDEN = 1024
 
-EMBEDDING = "_ZN2at6native18indexSelectLargeIndexIN3c108BFloat16ElLi2ELi2ELin2ELb1EEEvPT_S5_T0_l"
+EMBEDDING = "_ZN2at6native21indexSelectLargeIndexIN3c108BFloat16ElLi2ELi2ELin2ELb1EEEvPT_S5_T0_l"
 RMS_NORM = "_ZN4vllm15rms_norm_kernelIN3c108BFloat16EEEvPT_PKS3_S6_fii"
 QKV_GEMM = "_ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalIN4cute5tupleIJiiiiEEEEEEEvNT_6ParamsE"
 ROPE = "_ZN4vllm23rotary_embedding_kernelIN3c108BFloat16ELb1EEEvPKlPT_S5_PKS4_illii"
-ATTENTION = "_ZN5flash25flash_fwd_splitkv_kernelI23Flash_fwd_kernel_traitsILi128ELi64ELi128EEEEv16Flash_fwd_params"
+ATTENTION = "_ZN5flash24flash_fwd_splitkv_kernelI23Flash_fwd_kernel_traitsILi128ELi64ELi128EEEEv16Flash_fwd_params"
 OUT_GEMM = "_ZN8cublasLt13splitKreduceKILi32ELi16EiffffLb1ELb0EEEviiPKT_PKT0_PT1_"
 SILU_MUL = "_ZN4vllm18act_and_mul_kernelIN3c108BFloat16EXadL_ZNS_11silu_kernelIS2_EET_RKS4_EEEEvPS4_PKS4_i"
 LM_HEAD = "_Z13gemv2T_kernelIiifffLi128ELi16ELi4ELi4ELb0EEv18cublasGemvParamsExI30cublasGemvTensorStridedBatchedIKfES3_S2_E"
