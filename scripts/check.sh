@@ -76,6 +76,7 @@ if [ -x scripts/build-sim.sh ]; then step "build the simulator" scripts/build-si
 # Rules of the repository first, because they are the fastest to fail. The step after it runs them again and counts them.
 step "tidy" cargo test -q -p launchscope-tests --test tidy
 passed=0
+if [ -x scripts/build-sim.sh ]; then step "simulator" python3 tests/sim-cuda/tests/test_sim.py; fi
 step "unit and integration tests" tests
 if [ "$quick" = no ]; then
     step "loom" loom

@@ -1,0 +1,28 @@
+//! As driver 580, after a landing pad for indirect branches.
+
+// The empty subsection at the end aligns the function, whose section it shares, without adding to its size.
+macro_rules! prologue {
+    ($name:ident) => {
+        concat!(
+            "endbr64\n",
+            "push rbp\n",
+            "mov rbp, rsp\n",
+            "push r12\n",
+            "sub rsp, 8\n",
+            "cmp dword ptr [rip + {flag}], 0x5eed0001\n",
+            "je 3f\n",
+            "add rsp, 8\n",
+            "pop r12\n",
+            "pop rbp\n",
+            "lock inc qword ptr [rip + {calls} + {slot}]\n",
+            "jmp {function}\n",
+            "3:\n",
+            "ud2\n",
+            "/* {hits} */\n",
+            ".subsection 1\n",
+            ".balign 16\n",
+            ".subsection 0\n",
+        )
+    };
+}
+pub(super) use prologue;
