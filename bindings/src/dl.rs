@@ -116,7 +116,7 @@ macro_rules! dispatch {
 pub(crate) use dispatch;
 
 /// A C string from a literal that ends in NUL; used at compile time only.
-pub(crate) const fn c_name(text: &'static str) -> &'static CStr {
+pub const fn c_name(text: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(text.as_bytes()) {
         Ok(name) => name,
         Err(_) => c"",

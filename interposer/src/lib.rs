@@ -5,6 +5,10 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod entry; // every symbol that is exported
+pub mod lifecycle; // off, arming, on, draining, off for ever
+pub mod guard; // what keeps the engine safe from us
+pub mod launch_hook; // what happens around every launch
 pub mod config; // the table of environment variables
 pub mod sampler; // which launches are looked at, and with which probability
 pub mod fold; // one hash for all tables
