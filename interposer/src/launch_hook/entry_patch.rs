@@ -32,7 +32,7 @@ pub fn install_all(
     let mut seen: Vec<(NonNull<u8>, &'static Hook)> = Vec::new();
     let mut prepared = Vec::new();
     for hook in hooks {
-        let Some(function) = real_dlsym::find(libcuda.handle().as_ptr(), hook.name) else {
+        let Some(function) = real_dlsym::find_in(libcuda, hook.name) else {
             report(hook, Err(PatchRefusal { why: Why::NoSuchFunction, entry: EntryBytes::default() }));
             continue;
         };

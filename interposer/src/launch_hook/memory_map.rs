@@ -88,7 +88,9 @@ fn parse_line(line: &[u8]) -> Option<Region> {
     (start <= end && flags.len() >= 4).then_some(Region {
         start,
         end,
-        protection: flag(0, b'r', libc::PROT_READ) | flag(1, b'w', libc::PROT_WRITE) | flag(2, b'x', libc::PROT_EXEC),
+        protection: flag(0, b'r', libc::PROT_READ)
+            | flag(1, b'w', libc::PROT_WRITE)
+            | flag(2, b'x', libc::PROT_EXEC),
         is_private: flags.get(3) == Some(&b'p'),
         grows: path == b"[heap]" || path == b"[stack]",
     })

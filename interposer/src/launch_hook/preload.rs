@@ -89,7 +89,8 @@ fn look_up(driver: Option<&'static Driver>, handle: *mut c_void, name: &CStr, ca
     if handle == libc::RTLD_DEFAULT && !is_export {
         return DlsymAnswer::PASS;
     }
-    let found = real_dlsym::find(handle, name).map_or(ptr::null_mut(), |found| found.as_ptr());
+    // SAFETY: the caller's own handle, for which it answers to the real dlsym.
+    let found = or_null(unsafe { real_dlsym::find(handle, name) });
     if handle == libc::RTLD_DEFAULT && found.is_null() {
         return DlsymAnswer::is(exchanged(in_scope_of(caller, name)));
     }
@@ -104,7 +105,11 @@ fn look_up(driver: Option<&'static Driver>, handle: *mut c_void, name: &CStr, ca
 
 /// The symbol in the objects behind us in the global scope.
 fn behind_us(name: &CStr) -> *mut c_void {
-    real_dlsym::find(libc::RTLD_NEXT, name).map_or(ptr::null_mut(), |found| found.as_ptr())
+    or_null(real_dlsym::find_behind_us(name))
+}
+
+fn or_null(found: Option<NonNull<c_void>>) -> *mut c_void {
+    found.map_or(ptr::null_mut(), NonNull::as_ptr)
 }
 
 /// The symbol among the caller's own dependencies, where RTLD_DEFAULT looks last.
@@ -113,7 +118,8 @@ fn in_scope_of(caller: usize, name: &CStr) -> *mut c_void {
     if handle.is_null() {
         return ptr::null_mut();
     }
-    let found = real_dlsym::find(handle, name).map_or(ptr::null_mut(), |found| found.as_ptr());
+    // SAFETY: the handle of the object that is calling us.
+    let found = or_null(unsafe { real_dlsym::find(handle, name) });
     if own_image().contains(&(found as usize)) { ptr::null_mut() } else { found }
 }
 
@@ -146,14 +152,14 @@ impl Driver {
             return Some(&DRIVER);
         }
         let libcuda = bindings::dl::Library::already_loaded(c"libcuda.so.1")?;
-        let find = |name: &CStr| {
-            real_dlsym::find(libcuda.handle().as_ptr(), name).map_or(ptr::null_mut(), |found| found.as_ptr())
-        };
+        let find = |name: &CStr| or_null(real_dlsym::find_in(&libcuda, name));
         // Threads that come here at once all store the same. Relaxed: see the Release below.
         for (function, hook) in DRIVER.functions.iter().zip(HOOKS.iter()) {
             function.store(find(hook.name), Ordering::Relaxed);
         }
-        for (function, name) in DRIVER.get_proc_address.iter().zip([c"cuGetProcAddress", c"cuGetProcAddress_v2"]) {
+        for (function, name) in
+            DRIVER.get_proc_address.iter().zip([c"cuGetProcAddress", c"cuGetProcAddress_v2"])
+        {
             function.store(find(name), Ordering::Relaxed);
         }
         DRIVER.is_ready.store(true, Ordering::Release);
@@ -206,7 +212,8 @@ unsafe extern "C-unwind" fn get_proc_address_v2(
     flags: u64,
     why: *mut c_void,
 ) -> c_int {
-    type Real = unsafe extern "C-unwind" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_void) -> c_int;
+    type Real =
+        unsafe extern "C-unwind" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_void) -> c_int;
     let Some(real) = real_get_proc_address(1) else { return NO_DRIVER };
     // SAFETY: the driver's function of this name, which has this signature.
     let real: Real = unsafe { core::mem::transmute(real.as_ptr()) };
@@ -278,8 +285,7 @@ pub extern "C" fn plain_target(index: usize) -> *mut c_void {
         let mut real = behind_us(name);
         if real.is_null() {
             let libcuda = bindings::dl::Library::already_loaded(c"libcuda.so.1");
-            let found = libcuda.and_then(|libcuda| real_dlsym::find(libcuda.handle().as_ptr(), name));
-            real = found.map_or(ptr::null_mut(), |found| found.as_ptr());
+            real = or_null(libcuda.and_then(|libcuda| real_dlsym::find_in(&libcuda, name)));
         }
         if real.is_null() {
             // Not kept: libcuda may come yet.

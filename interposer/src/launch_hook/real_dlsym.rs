@@ -2,6 +2,7 @@
 //!
 //! Allocates: no. Locks: the dynamic linker's. Syscalls: no.
 
+use bindings::dl::Library;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
@@ -35,12 +36,28 @@ pub fn address() -> *mut c_void {
     ptr::null_mut()
 }
 
+/// The address of a symbol of this library and its dependencies.
+pub fn find_in(library: &Library, name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: a library is never unloaded.
+    unsafe { find(library.handle().as_ptr(), name) }
+}
+
+/// The address of a symbol in the objects behind this library in the global scope.
+pub fn find_behind_us(name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: a special handle.
+    unsafe { find(libc::RTLD_NEXT, name) }
+}
+
 /// The address of a symbol, as the real dlsym finds it for a caller in this library.
-pub fn find(handle: *mut c_void, name: &CStr) -> Option<NonNull<c_void>> {
+///
+/// # Safety
+///
+/// `handle` is a special one or one of a library that is loaded.
+pub unsafe fn find(handle: *mut c_void, name: &CStr) -> Option<NonNull<c_void>> {
     let real = NonNull::new(address())?;
     // SAFETY: glibc's dlsym has this signature.
     let real: Dlsym = unsafe { core::mem::transmute(real.as_ptr()) };
-    // SAFETY: a handle that the caller got from dlopen, or a special one.
+    // SAFETY: the caller's promise.
     NonNull::new(unsafe { real(handle, name.as_ptr()) })
 }
 
@@ -49,9 +66,11 @@ pub fn find(handle: *mut c_void, name: &CStr) -> Option<NonNull<c_void>> {
 pub fn symbol_bytes(function: NonNull<u8>) -> Option<usize> {
     let address = function.as_ptr() as usize;
     let symbol = symbol_at(address)?;
-    let bytes = usize::try_from(symbol.bytes).ok().filter(|bytes| *bytes != 0 && symbol.address == address)?;
+    let bytes =
+        usize::try_from(symbol.bytes).ok().filter(|bytes| *bytes != 0 && symbol.address == address)?;
     // Nothing longer than endbr64, four bytes and the longest instruction is ever moved.
-    let begins_later = |offset: &usize| symbol_at(address + offset).is_some_and(|other| other.address > address);
+    let begins_later =
+        |offset: &usize| symbol_at(address + offset).is_some_and(|other| other.address > address);
     Some((1..bytes.min(24)).find(begins_later).unwrap_or(bytes))
 }
 

@@ -120,12 +120,18 @@ impl fmt::Display for Why {
             Self::SymbolTooShort { bytes } => write!(f, "has only {bytes} bytes"),
             Self::Unmovable { offset } => write!(f, "the instruction at +{offset} cannot be moved"),
             Self::BranchIntoEntry { offset } => write!(f, "a branch at +{offset} leads back into its entry"),
-            Self::Straddles => f.write_str("its entry lies across two words so that no jump can be written at once"),
+            Self::Straddles => {
+                f.write_str("its entry lies across two words so that no jump can be written at once")
+            }
             Self::NoMemoryMap => f.write_str("the memory map could not be read"),
             Self::NotCode => f.write_str("does not lie in private executable memory"),
             Self::NoPageInReach => f.write_str("no free page lies within reach of a near jump"),
-            Self::PageNotExecutable { errno } => write!(f, "its trampoline could not be made executable (errno {errno})"),
-            Self::TextNotWritable { errno } => write!(f, "its page could not be made writable (errno {errno})"),
+            Self::PageNotExecutable { errno } => {
+                write!(f, "its trampoline could not be made executable (errno {errno})")
+            }
+            Self::TextNotWritable { errno } => {
+                write!(f, "its page could not be made writable (errno {errno})")
+            }
         }
     }
 }

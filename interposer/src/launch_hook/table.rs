@@ -34,7 +34,12 @@ pub struct Hook {
 impl Hook {
     /// A hook that is not installed.
     pub const fn new(name: &'static CStr, replacement: fn() -> *const c_void) -> Self {
-        Self { name, replacement, original: AtomicPtr::new(ptr::null_mut()), way: AtomicU32::new(Way::None as u32) }
+        Self {
+            name,
+            replacement,
+            original: AtomicPtr::new(ptr::null_mut()),
+            way: AtomicU32::new(Way::None as u32),
+        }
     }
 
     /// What to forward to; null when the hook is not installed.
