@@ -6,7 +6,7 @@
 
 use super::refusal::Why;
 use super::trampoline::{ORIGINAL_OFFSET, SLOT_BYTES};
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Register};
+use iced_x86::{Code, Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, Register};
 
 /// Bytes of the jump that replaces the entry.
 pub const JUMP_BYTES: usize = 5;
@@ -41,6 +41,9 @@ pub fn inspect(code: &[u8], address: usize, symbol_bytes: Option<usize>) -> Resu
             return Err(Why::SymbolTooShort { bytes: offset });
         }
         let instruction = decoder.decode();
+        if decoder.last_error() == DecoderError::NoMoreBytes {
+            return Err(Why::SymbolTooShort { bytes: code.len() as u8 });
+        }
         end += instruction.len();
         if offset == 0 && instruction.code() == Code::Endbr64 {
             patch_offset = end;
