@@ -108,7 +108,7 @@ unsafe fn prepare(
     let code = unsafe { core::slice::from_raw_parts(function.as_ptr(), readable) };
     let entry_bytes = EntryBytes::of(code);
     let refuse = |why| PatchRefusal { why, entry: entry_bytes };
-    let entry = moved_code::inspect(code, address, symbol_bytes).map_err(refuse)?;
+    let entry = moved_code::inspect(code, address).map_err(refuse)?;
     let slot = arena.slot_near(address).map_err(refuse)?;
     let replacement = (hook.replacement)() as usize;
     let content =

@@ -13,8 +13,19 @@ pub struct Region {
     pub protection: i32,
     /// Whether what is written to it stays in this process.
     pub is_private: bool,
-    /// Whether the kernel lets it grow: pages next to it had better stay free.
-    pub grows: bool,
+    /// Where the kernel lets it grow.
+    pub growth: Growth,
+}
+
+/// Whether a region grows into the free pages next to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// It does not.
+    None,
+    /// The heap.
+    Up,
+    /// The main thread's stack.
+    Down,
 }
 
 /// The map, in order of addresses.
@@ -49,15 +60,14 @@ impl MemoryMap {
     pub fn free_pages(&self, near: usize, reach: usize, page_bytes: usize) -> Vec<usize> {
         let mut pages = Vec::new();
         let mut gap_start = LOWEST_MAPPABLE;
-        let mut below_grows = false;
-        let top = Region { start: USER_TOP, end: USER_TOP, protection: 0, is_private: true, grows: false };
+        let top =
+            Region { start: USER_TOP, end: USER_TOP, protection: 0, is_private: true, growth: Growth::None };
         for region in self.regions.iter().copied().chain([top]) {
-            let gap_end = region.start.min(USER_TOP);
-            if !below_grows && !region.grows {
-                pages.extend(nearest_page(gap_start, gap_end, near, page_bytes));
-            }
-            gap_start = gap_start.max(region.end);
-            below_grows = region.grows;
+            let headroom = if region.growth == Growth::Down { HEADROOM } else { 0 };
+            let gap_end = region.start.min(USER_TOP).saturating_sub(headroom);
+            pages.extend(nearest_page(gap_start, gap_end, near, page_bytes));
+            let headroom = if region.growth == Growth::Up { HEADROOM } else { 0 };
+            gap_start = gap_start.max(region.end.saturating_add(headroom));
         }
         pages.retain(|page| page.abs_diff(near) <= reach);
         pages.sort_by_key(|page| page.abs_diff(near));
@@ -69,6 +79,9 @@ impl MemoryMap {
 const LOWEST_MAPPABLE: usize = 0x1_0000;
 /// Above it is the kernel's half, by the layout that every x86-64 and aarch64 process gets unless it asks for more.
 const USER_TOP: usize = 0x7fff_ffff_0000;
+
+/// So much is left free where heap and stack grow. In a small process the gap between heap and libraries is the only one.
+const HEADROOM: usize = 256 << 20;
 
 /// The page in `start..end` that is nearest to `near`.
 fn nearest_page(start: usize, end: usize, near: usize, page_bytes: usize) -> Option<usize> {
@@ -92,7 +105,11 @@ fn parse_line(line: &[u8]) -> Option<Region> {
             | flag(1, b'w', libc::PROT_WRITE)
             | flag(2, b'x', libc::PROT_EXEC),
         is_private: flags.get(3) == Some(&b'p'),
-        grows: path == b"[heap]" || path == b"[stack]",
+        growth: match path {
+            b"[heap]" => Growth::Up,
+            b"[stack]" => Growth::Down,
+            _ => Growth::None,
+        },
     })
 }
 
@@ -109,7 +126,7 @@ mod tests {
 00401000-00402000 rw-p 00000000 00:00 0 [heap]
 7f0000000000-7f0000002000 r-xp 00000000 08:01 2                          /usr/lib/libcuda.so.1
 7f0000004000-7f0000005000 rw-s 00000000 08:01 2
-7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]
+7ffffffde000-7fffffff0000 rw-p 00000000 00:00 0                          [stack]
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
 ";
 
@@ -119,19 +136,21 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         let map = MemoryMap::parse(MAP).unwrap();
         let code = map.region_of(0x7f00_0000_1fff).unwrap();
         assert_eq!(code.protection, libc::PROT_READ | libc::PROT_EXEC);
-        assert!(code.is_private && !code.grows);
+        assert!(code.is_private && code.growth == Growth::None);
         assert!(!map.region_of(0x7f00_0000_4000).unwrap().is_private);
         assert!(map.region_of(0x7f00_0000_2000).is_none());
         assert!(MemoryMap::parse(b"not a map\n").is_none());
     }
 
-    /// Free pages come nearest first, from both sides, and never next to what grows.
+    /// Free pages come nearest first, from both sides, and leave room for what grows.
     #[test]
     fn free_pages_come_nearest_first_from_both_sides() {
         let map = MemoryMap::parse(MAP).unwrap();
         let pages = map.free_pages(0x7f00_0000_0800, 1 << 31, 4096);
-        assert_eq!(pages, [0x7eff_ffff_f000, 0x7f00_0000_2000]);
-        assert!(map.free_pages(0x40_0800, 1 << 31, 4096).iter().all(|page| *page < 0x40_0000));
+        assert_eq!(pages, [0x7eff_ffff_f000, 0x7f00_0000_2000, 0x7f00_0000_5000]);
+        assert_eq!(map.free_pages(0x40_0800, 1 << 31, 4096), [0x3f_f000, 0x40_2000 + HEADROOM]);
+        let below_stack = map.free_pages(0x7fff_fffe_0000, 1 << 31, 4096);
+        assert_eq!(below_stack, [0x7fff_fffd_e000 - HEADROOM - 4096]);
     }
 
     /// The map of this very process is understood and knows where this test lies.

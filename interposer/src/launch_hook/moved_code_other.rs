@@ -26,7 +26,7 @@ pub fn bytes_to_read(symbol_bytes: Option<usize>) -> usize {
 }
 
 /// Refuses.
-pub fn inspect(_code: &[u8], _address: usize, _symbol_bytes: Option<usize>) -> Result<Entry, Why> {
+pub fn inspect(_code: &[u8], _address: usize) -> Result<Entry, Why> {
     Err(Why::Architecture)
 }
 

@@ -30,16 +30,14 @@ pub fn bytes_to_read(symbol_bytes: Option<usize>) -> usize {
     symbol_bytes.unwrap_or(SEARCHED_WITHOUT_SIZE).min(SEARCHED_AT_MOST)
 }
 
-/// Decides whether the entry of the function at `address`, which begins with `code`, can be replaced.
-pub fn inspect(code: &[u8], address: usize, symbol_bytes: Option<usize>) -> Result<Entry, Why> {
+/// Decides whether the entry of the function at `address` can be replaced. `code` is what [`bytes_to_read`] asked for, and
+/// no more than the function.
+pub fn inspect(code: &[u8], address: usize) -> Result<Entry, Why> {
     let mut decoder = decoder(code, address)?;
     let mut patch_offset = 0;
     let mut end = 0;
     while end - patch_offset < JUMP_BYTES {
         let offset = end as u8;
-        if symbol_bytes.is_some_and(|bytes| end >= bytes) {
-            return Err(Why::SymbolTooShort { bytes: offset });
-        }
         let instruction = decoder.decode();
         if decoder.last_error() == DecoderError::NoMoreBytes {
             return Err(Why::SymbolTooShort { bytes: code.len() as u8 });
@@ -50,9 +48,6 @@ pub fn inspect(code: &[u8], address: usize, symbol_bytes: Option<usize>) -> Resu
             continue;
         }
         check_movable(&instruction, offset, usize::from(offset) == patch_offset)?;
-    }
-    if let Some(bytes) = symbol_bytes.filter(|bytes| *bytes < end) {
-        return Err(Why::SymbolTooShort { bytes: bytes as u8 });
     }
     let entry = Entry { patch_offset, moved_bytes: end - patch_offset };
     check_branches(code, address, end).map(|()| entry)

@@ -81,9 +81,11 @@ fn look_up(driver: Option<&'static Driver>, handle: *mut c_void, name: &CStr, ca
     let exchanged = |found: *mut c_void| driver.map_or(found, |driver| driver.exchange(found));
     let is_export = EXPORTS.contains(&name);
     if handle == libc::RTLD_NEXT {
-        return match is_export && lies_before_us(caller) {
-            true => DlsymAnswer::is(exchanged(behind_us(name))),
-            false => DlsymAnswer::PASS,
+        let nearer = if is_export { real_dlsym::find_between(caller, own_image().start, name) } else { None };
+        return match nearer {
+            None => DlsymAnswer::PASS,
+            Some(nearer) if nearer.is_null() => DlsymAnswer::is(exchanged(behind_us(name))),
+            Some(nearer) => DlsymAnswer::is(nearer),
         };
     }
     if handle == libc::RTLD_DEFAULT && !is_export {
@@ -120,11 +122,9 @@ fn in_scope_of(caller: usize, name: &CStr) -> *mut c_void {
     }
     // SAFETY: the handle of the object that is calling us.
     let found = or_null(unsafe { real_dlsym::find(handle, name) });
-    if own_image().contains(&(found as usize)) { ptr::null_mut() } else { found }
-}
-
-fn lies_before_us(caller: usize) -> bool {
-    real_dlsym::is_loaded_before(caller, own_image().start)
+    // Ours stands in the program's own dependencies. Then it is nowhere else, and asking once more leaves dlerror as a failed
+    // look-up should.
+    if own_image().contains(&(found as usize)) { behind_us(name) } else { found }
 }
 
 /// The driver's functions as first seen in this process.

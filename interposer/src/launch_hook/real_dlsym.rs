@@ -140,17 +140,35 @@ pub fn object_of(address: usize) -> *mut c_void {
     if found == 0 { ptr::null_mut() } else { map }
 }
 
-/// Whether the object of `address` stands before that of `ours`, a preloaded library, in the order of loading.
-pub fn is_loaded_before(address: usize, ours: usize) -> bool {
-    let (wanted, mut map) = (object_of(address).cast_const(), object_of(ours).cast_const().cast::<LinkMap>());
-    while !map.is_null() {
-        // SAFETY: what was loaded before a preloaded library, the program and other preloaded ones, is never unloaded.
-        map = unsafe { (*map).previous };
-        if !map.is_null() && map.cast() == wanted {
-            return true;
+/// What RTLD_NEXT finds for `caller`, an object that stands before `ours`, a preloaded library, if that is found before `ours`
+/// is reached. `None` when `caller` does not stand before `ours`.
+pub fn find_between(caller: usize, ours: usize, name: &CStr) -> Option<*mut c_void> {
+    let (caller, mut map) = (object_of(caller).cast_const(), object_of(ours).cast_const().cast::<LinkMap>());
+    // SAFETY: getauxval reads a table that the kernel has written.
+    let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
+    let mut nearest: *mut c_void = ptr::null_mut();
+    // Backwards, because what was loaded before a preloaded library, the program and other preloaded ones, is never unloaded.
+    loop {
+        // SAFETY: the link map of a loaded object; see above.
+        map = unsafe { map.as_ref() }?.previous;
+        // SAFETY: likewise.
+        let base = unsafe { map.as_ref() }?.base;
+        if map.cast() == caller {
+            return Some(nearest);
+        }
+        // The kernel's object stands in the list but has no scope to look in: glibc would follow a null pointer.
+        if base == vdso {
+            continue;
+        }
+        // SAFETY: a link map is a handle.
+        let found = unsafe { find(map.cast_mut().cast(), name) };
+        // A handle stands for the object's dependencies too.
+        if let Some(found) =
+            found.filter(|found| object_of(found.as_ptr() as usize).cast_const() == map.cast())
+        {
+            nearest = found.as_ptr();
         }
     }
-    false
 }
 
 /// Which of two addresses lies in the object that was loaded first.
