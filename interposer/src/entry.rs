@@ -23,6 +23,7 @@ use core::ffi::{c_char, c_int, c_void};
 use stubs::{dlsym_stub, plain_slow_stub, plain_stub};
 
 /// Called by the driver inside cuInit. 1 is success; the driver goes on either way.
+#[allow(non_snake_case)]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn InitializeInjection() -> c_int {
     guard::panic_fence(1, lifecycle::on_injection)

@@ -18,7 +18,7 @@
 //!
 //! Not seen: libraries opened with RTLD_DEEPBIND, which get the C library's dlsym; dlvsym, which nobody uses on libcuda.
 //!
-//! Allocates: no. Locks: the dynamic linker's. Syscalls: none, but for those of the dynamic linker when it looks for libcuda.
+//! Allocates: the dynamic linker may. Locks: the dynamic linker's. Syscalls: none, but for those of the dynamic linker when it looks for libcuda.
 //! Cost: see `benches`; the stub in front of the real dlsym is four compares.
 
 use super::HOOKS;
@@ -93,16 +93,25 @@ fn look_up(driver: Option<&'static Driver>, handle: *mut c_void, name: &CStr, ca
     }
     // SAFETY: the caller's own handle, for which it answers to the real dlsym.
     let found = or_null(unsafe { real_dlsym::find(handle, name) });
-    if handle == libc::RTLD_DEFAULT && found.is_null() {
-        return DlsymAnswer::is(exchanged(in_scope_of(caller, name)));
-    }
     if own_image().contains(&(found as usize)) {
-        // Global scope, and we come first in it: what would have been found without us?
-        let next = behind_us(name);
-        let next = if next.is_null() { in_scope_of(caller, name) } else { next };
-        return DlsymAnswer::is(exchanged(next));
+        // Global scope, and we come first in it.
+        return DlsymAnswer::is(exchanged(without_us(caller, name)));
     }
     DlsymAnswer::is(exchanged(found))
+}
+
+/// What RTLD_DEFAULT finds for `caller` where it has found us: the next in the global scope, or else in the caller's own scope.
+fn without_us(caller: usize, name: &CStr) -> *mut c_void {
+    let next = behind_us(name);
+    if !next.is_null() {
+        return next;
+    }
+    let scoped = or_null(real_dlsym::find_in_scope_of(caller, name));
+    if !scoped.is_null() && !own_image().contains(&(scoped as usize)) {
+        return scoped;
+    }
+    // Nothing; asked once more, because dlerror is to tell of a look-up that failed.
+    behind_us(name)
 }
 
 /// The symbol in the objects behind us in the global scope.
@@ -112,19 +121,6 @@ fn behind_us(name: &CStr) -> *mut c_void {
 
 fn or_null(found: Option<NonNull<c_void>>) -> *mut c_void {
     found.map_or(ptr::null_mut(), NonNull::as_ptr)
-}
-
-/// The symbol among the caller's own dependencies, where RTLD_DEFAULT looks last.
-fn in_scope_of(caller: usize, name: &CStr) -> *mut c_void {
-    let handle = real_dlsym::object_of(caller);
-    if handle.is_null() {
-        return ptr::null_mut();
-    }
-    // SAFETY: the handle of the object that is calling us.
-    let found = or_null(unsafe { real_dlsym::find(handle, name) });
-    // Ours stands in the program's own dependencies. Then it is nowhere else, and asking once more leaves dlerror as a failed
-    // look-up should.
-    if own_image().contains(&(found as usize)) { behind_us(name) } else { found }
 }
 
 /// The driver's functions as first seen in this process.
@@ -331,4 +327,31 @@ unsafe extern "C" {
 /// The addresses of this library.
 fn own_image() -> core::ops::Range<usize> {
     (&raw const IMAGE_START) as usize..(&raw const IMAGE_END) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The exports and the hook table name the same functions, and all of them fit.
+    #[test]
+    fn exports_are_the_hooked_functions() {
+        let exported: BTreeSet<&CStr> = EXPORTS.iter().copied().skip(2).collect();
+        let hooked: BTreeSet<&CStr> = HOOKS.iter().map(|hook| hook.name).collect();
+        assert_eq!(exported, hooked);
+        assert_eq!(EXPORTS[..2], [c"cuGetProcAddress", c"cuGetProcAddress_v2"]);
+        assert!(HOOKS.len() <= MAX_HOOKS);
+    }
+
+    /// Without libcuda an exported driver function says that there is no driver, and forgets that it was asked.
+    #[test]
+    fn export_without_driver_says_so() {
+        let target = plain_target(2);
+        assert_eq!(target, no_driver as *mut c_void);
+        assert!(PLAIN_TARGETS[2].load(Ordering::Relaxed).is_null());
+        assert_eq!(no_driver(), NO_DRIVER);
+        assert!(Driver::seen().is_none());
+        assert!(!is_preloaded());
+    }
 }

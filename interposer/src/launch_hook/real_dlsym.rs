@@ -130,20 +130,41 @@ struct LinkMap {
 
 const RTLD_DL_LINKMAP: c_int = 2;
 
-/// A handle for the object that an address lies in; null when it lies in none. (In glibc a handle is the object's link map.)
-pub fn object_of(address: usize) -> *mut c_void {
+/// The link map of the object that an address lies in; null when it lies in none.
+fn object_of(address: usize) -> *const LinkMap {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     let mut map: *mut c_void = ptr::null_mut();
     let address = ptr::with_exposed_provenance(address);
     // SAFETY: dladdr1 reads no memory at `address`; both results are valid for the call.
     let found = unsafe { dladdr1(address, info.as_mut_ptr(), &mut map, RTLD_DL_LINKMAP) };
-    if found == 0 { ptr::null_mut() } else { map }
+    if found == 0 { ptr::null() } else { map.cast() }
+}
+
+/// The symbol in the scope of the object that `caller` lies in: its own and its dependencies'. Clears dlerror.
+pub fn find_in_scope_of(caller: usize, name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the object that is calling us is loaded.
+    find_in_object(unsafe { object_of(caller).as_ref() }?, name)
+}
+
+/// The symbol in the scope of a loaded object. A link map is a handle only once dlopen has given it a scope: those that came as
+/// dependencies have none, and glibc follows its null pointer.
+fn find_in_object(object: &LinkMap, name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the path is a C string; of a loaded object, dlopen with RTLD_NOLOAD runs no code.
+    let handle = unsafe { libc::dlopen(object.path, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: a handle from dlopen.
+    let found = unsafe { find(handle, name) };
+    // SAFETY: as above. The object stays loaded by whatever loaded it before us.
+    unsafe { libc::dlclose(handle) };
+    found
 }
 
 /// What RTLD_NEXT finds for `caller`, an object that stands before `ours`, a preloaded library, if that is found before `ours`
 /// is reached. `None` when `caller` does not stand before `ours`.
 pub fn find_between(caller: usize, ours: usize, name: &CStr) -> Option<*mut c_void> {
-    let (caller, mut map) = (object_of(caller).cast_const(), object_of(ours).cast_const().cast::<LinkMap>());
+    let (caller, mut map) = (object_of(caller), object_of(ours));
     // SAFETY: getauxval reads a table that the kernel has written.
     let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
     let mut nearest: *mut c_void = ptr::null_mut();
@@ -152,22 +173,17 @@ pub fn find_between(caller: usize, ours: usize, name: &CStr) -> Option<*mut c_vo
         // SAFETY: the link map of a loaded object; see above.
         map = unsafe { map.as_ref() }?.previous;
         // SAFETY: likewise.
-        let base = unsafe { map.as_ref() }?.base;
-        if map.cast() == caller {
+        let object = unsafe { map.as_ref() }?;
+        if map == caller {
             return Some(nearest);
         }
-        // The kernel's object stands in the list but has no scope to look in: glibc would follow a null pointer.
-        if base == vdso {
+        // The kernel's object stands in the list but cannot be looked in.
+        if object.base == vdso {
             continue;
         }
-        // SAFETY: a link map is a handle.
-        let found = unsafe { find(map.cast_mut().cast(), name) };
-        // A handle stands for the object's dependencies too.
-        if let Some(found) =
-            found.filter(|found| object_of(found.as_ptr() as usize).cast_const() == map.cast())
-        {
-            nearest = found.as_ptr();
-        }
+        // Of the object's scope, only the object itself counts.
+        let found = find_in_object(object, name).filter(|found| object_of(found.as_ptr() as usize) == map);
+        nearest = found.map_or(nearest, NonNull::as_ptr);
     }
 }
 

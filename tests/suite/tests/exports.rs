@@ -2,11 +2,10 @@
 
 use launchscope_tests::interposer_library;
 use object::elf::{
-    DF_1_NODELETE, DF_1_NOW, DF_SYMBOLIC, DT_FLAGS, DT_FLAGS_1, DT_NEEDED, DT_TEXTREL, PF_W, PF_X,
-    PT_GNU_STACK, PT_LOAD,
+    DF_1_NODELETE, DF_1_NOW, DT_FLAGS_1, DT_NEEDED, DT_TEXTREL, PF_W, PF_X, PT_GNU_STACK, PT_LOAD,
 };
 use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _, ProgramHeader as _};
-use object::{Endianness, Object as _, ObjectSymbol as _};
+use object::{Endianness, Object as _, ObjectSymbol as _, ObjectSymbolTable as _, RelocationTarget};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -54,7 +53,7 @@ fn nothing_but_the_c_library_is_needed() {
         "libdl.so.2",
         "libpthread.so.0",
     ];
-    let (needed, _, _) = dynamic(&file);
+    let (needed, _) = dynamic(&file);
     for name in needed {
         assert!(allowed.contains(&name.as_str()), "needs {name}");
     }
@@ -70,11 +69,15 @@ fn nothing_but_the_c_library_is_needed() {
 
 /// Our own references stay ours, dlclose does not unmap what patched functions jump to, and no page is writable code.
 #[test]
-fn library_is_symbolic_permanent_and_has_no_writable_code() {
+fn library_binds_its_own_exports_is_permanent_and_has_no_writable_code() {
     let image = image();
     let file = ElfFile64::<Endianness>::parse(&*image).unwrap();
-    let (_, flags, flags_1) = dynamic(&file);
-    assert_ne!(flags & u64::from(DF_SYMBOLIC), 0);
+    for (_, relocation) in file.dynamic_relocations().into_iter().flatten() {
+        let RelocationTarget::Symbol(index) = relocation.target() else { continue };
+        let symbol = file.dynamic_symbol_table().unwrap().symbol_by_index(index).unwrap();
+        assert!(symbol.is_undefined(), "{:?} may be bound to another library's", symbol.name());
+    }
+    let (_, flags_1) = dynamic(&file);
     assert_ne!(flags_1 & u64::from(DF_1_NODELETE), 0);
     assert_ne!(flags_1 & u64::from(DF_1_NOW), 0);
     for header in file.elf_program_headers() {
@@ -85,25 +88,24 @@ fn library_is_symbolic_permanent_and_has_no_writable_code() {
     }
 }
 
-/// DT_NEEDED, DT_FLAGS and DT_FLAGS_1.
-fn dynamic(file: &ElfFile64<'_, Endianness>) -> (Vec<String>, u64, u64) {
+/// DT_NEEDED and DT_FLAGS_1.
+fn dynamic(file: &ElfFile64<'_, Endianness>) -> (Vec<String>, u64) {
     let endian = Endianness::Little;
     let header = file.elf_header();
     let sections = header.sections(endian, file.data()).unwrap();
     let (entries, strings) = sections.dynamic(endian, file.data()).unwrap().unwrap();
     let strings = sections.strings(endian, file.data(), strings).unwrap();
-    let (mut needed, mut flags, mut flags_1) = (Vec::new(), 0, 0);
+    let (mut needed, mut flags_1) = (Vec::new(), 0);
     for entry in entries {
-        let value = u64::from(entry.d_val(endian));
-        match u32::try_from(u64::from(entry.d_tag(endian))) {
+        let value = entry.d_val(endian);
+        match u32::try_from(entry.d_tag(endian)) {
             Ok(DT_NEEDED) => {
                 needed.push(String::from_utf8_lossy(entry.string(endian, strings).unwrap()).into_owned())
             }
-            Ok(DT_FLAGS) => flags = value,
             Ok(DT_FLAGS_1) => flags_1 = value,
             Ok(DT_TEXTREL) => panic!("has relocations in its text"),
             _ => {}
         }
     }
-    (needed, flags, flags_1)
+    (needed, flags_1)
 }
