@@ -19,7 +19,8 @@
 //! Not seen: libraries opened with RTLD_DEEPBIND, which get the C library's dlsym; dlvsym, which nobody uses on libcuda.
 //!
 //! Allocates: the dynamic linker may. Locks: the dynamic linker's. Syscalls: none, but for those of the dynamic linker when it looks for libcuda.
-//! Cost: see `benches`; the stub in front of the real dlsym is four compares.
+//! Cost: a name that cannot be the driver's, none that can be measured (48 ns with and without); a driver's name 180 ns instead
+//! of 55; a call of an exported driver function one load and two jumps. Being preloaded at all costs a process 0.3 ms.
 
 use super::HOOKS;
 use super::entry_patch::Errno;

@@ -20,8 +20,9 @@ impl Built {
     fn get() -> &'static Self {
         static BUILT: OnceLock<Built> = OnceLock::new();
         BUILT.get_or_init(|| {
-            let directory =
-                Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{}", std::process::id()));
+            let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
+            remove_leftovers(parent);
+            let directory = parent.join(format!("preload-{}", std::process::id()));
             let driver = [
                 "-O0",
                 "-falign-functions=16",
@@ -100,6 +101,18 @@ const NONE: Case = Case { driver: "plain", preload: &[], is_injected: false };
 const PRELOADED: Case = Case { preload: &["us"], ..NONE };
 const INJECTED: Case = Case { is_injected: true, ..NONE };
 const BOTH: Case = Case { is_injected: true, ..PRELOADED };
+
+/// Removes what test processes that have ended left here.
+fn remove_leftovers(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix("preload-").map(|number| Path::new("/proc").join(number));
+        if process.is_some_and(|process| !process.exists()) {
+            // Another process of this test may have been faster.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
 
 fn compile(at: &Path, source: &str, result: &str, flags: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload").join(source);
