@@ -12,7 +12,7 @@
 
 use crate::agent;
 use crate::config::{Complaint, Config, LogLevel};
-use crate::guard::kill_switch;
+use crate::guard::{kill_switch, panic_fence};
 use crate::launch_hook::HOOKS;
 use crate::launch_hook::install::{self, Doors};
 use crate::profiler::{Profiler, segment_descriptor};
@@ -21,6 +21,7 @@ use bindings::dl::Library;
 use core::ffi::c_int;
 use core::ptr;
 use core::time::Duration;
+use shared_abi::counters::Counter;
 use shared_abi::segment::Sizes;
 use shared_abi::status::Status;
 use shared_abi::sync::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -65,7 +66,7 @@ pub fn active_or_arm() -> Option<&'static Profiler> {
 #[cold]
 fn arm_if_dormant() -> Option<&'static Profiler> {
     if STATE.load(Ordering::Relaxed) == State::Dormant as u32 {
-        crate::guard::panic_fence((), || arm(Door::Preload));
+        panic_fence::panic_fence((), || arm(Door::Preload));
     }
     active()
 }
@@ -84,11 +85,12 @@ pub fn on_injection() -> c_int {
 }
 
 /// Switches off for good after a panic: hooks go on forwarding, the gate is open, CUPTI stays as it is.
-pub fn switch_off() {
+fn switch_off() {
     STATE.store(State::OffForEver as u32, Ordering::Relaxed);
     let profiler = active();
     ACTIVE.store(ptr::null_mut(), Ordering::Release);
     if let Some(profiler) = profiler {
+        profiler.count(Counter::PanicsCaught, 1);
         profiler.gate.open();
         profiler.statuses.begin(Status::OffAfterPanic, "");
     }
@@ -133,6 +135,8 @@ fn try_arm(door: Door) -> Option<&'static Profiler> {
     let profiler = Profiler::new(config, driver, Sizes::DEFAULT)
         .inspect_err(|error| log.line(LogLevel::Error, format_args!("not armed: {error}")))
         .ok()?;
+    panic_fence::silence();
+    panic_fence::set_counter(switch_off);
     watch_process();
     let doors = Doors::of_this_process(door == Door::Injection);
     install::install(profiler, &libcuda, doors);

@@ -8,7 +8,6 @@
 #![allow(clippy::missing_safety_doc)]
 
 use super::capture::{on_begin, on_destroy_executable, on_destroy_graph, on_end, on_instantiate, on_update};
-use super::preload::find_original;
 use super::table::{Hook, Role};
 use super::{LaunchInfo, on_launch};
 use bindings::cuda_driver::sys::*;
@@ -21,10 +20,7 @@ use shared_abi::record::LaunchKind;
 macro_rules! original {
     ($index:expr, fn($($argument:ty),*)) => {{
         let Some(hook) = HOOKS.get($index) else { return CUDA_ERROR_NOT_INITIALIZED };
-        let mut original = hook.original();
-        if original.is_null() {
-            original = find_original(hook);
-        }
+        let original = hook.original();
         if original.is_null() {
             return CUDA_ERROR_NOT_INITIALIZED;
         }

@@ -4,6 +4,8 @@
 
 use super::HOOKS;
 use super::entry_patch;
+use super::preload;
+use super::refusal::Why;
 use super::table::{Role, Way};
 use crate::profiler::Profiler;
 use bindings::dl::Library;
@@ -20,16 +22,16 @@ pub struct Doors {
     pub is_injected: bool,
     /// The dynamic linker loaded it (LD_PRELOAD).
     pub is_preloaded: bool,
-    /// `launchscope run` meant to preload it.
+    /// LD_PRELOAD names it.
     pub preload_was_asked_for: bool,
 }
 
 impl Doors {
     /// What the environment says.
     pub fn of_this_process(is_injected: bool) -> Self {
-        let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-        let is_preloaded = preloaded.to_string_lossy().contains("liblaunchscope");
-        Self { is_injected, is_preloaded, preload_was_asked_for: is_preloaded }
+        let asked_for = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+        let preload_was_asked_for = asked_for.to_string_lossy().contains("liblaunchscope");
+        Self { is_injected, is_preloaded: preload::is_preloaded(), preload_was_asked_for }
     }
 }
 
@@ -40,7 +42,7 @@ pub fn install(profiler: &Profiler, libcuda: &Library, doors: Doors) {
         entry_patch::install_all(&HOOKS, libcuda, &mut |hook, result| {
             if let Err(refusal) = result {
                 refusals.insert(hook.name, refusal.to_string());
-                let function_exists = libcuda.symbol(hook.name).is_some();
+                let function_exists = refusal.why != Why::NoSuchFunction;
                 let is_needed = matches!(hook.role, Role::Launch(_) | Role::Capture);
                 // A preloaded process hands our address out instead.
                 if function_exists && is_needed && !doors.is_preloaded {

@@ -12,8 +12,17 @@ pub mod table; // what a hook is
 pub mod hooks; // the hooked functions
 pub mod capture; // captured operations and graph life
 pub mod install; // hooks of a process that arms
-pub mod entry_patch; // by patching the function's entry
-pub mod preload; // by handing out our address
+pub mod names; // the exported driver names
+pub mod entry_patch; // hooks installed by patching a function's entry
+pub mod refusal; // why a function was not patched
+#[cfg_attr(target_arch = "x86_64", path = "moved_code_x86_64.rs")]
+#[cfg_attr(not(target_arch = "x86_64"), path = "moved_code_other.rs")]
+mod moved_code; // which instructions give way, and what they look like elsewhere
+pub mod trampoline; // pages within reach
+pub mod memory_map; // what lies where
+mod text_write; // the jump itself
+pub mod preload; // hooks handed out by dlsym and cuGetProcAddress
+pub mod real_dlsym; // the C library's own
 
 use crate::clock::host_ns;
 use crate::guard::panic_fence;

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -589,6 +590,19 @@ class Programs(unittest.TestCase):
         output, truth = truth_of("fork.py")
         self.assertIn("child=3 parent=ok", output)
         self.assertEqual(truth["kernels"]["_Z11before_forkPf"], {"launches": 51, "gpu_ns": 51 * 20000})
+
+    @unittest.skipUnless(shutil.which("cc"), "no C compiler")
+    def test_injection_library_is_called_once(self):
+        source = """#include <stdio.h>
+            int cuDriverGetVersion(int *); int cuInit(unsigned);
+            int InitializeInjection(void) { int v = 0; cuDriverGetVersion(&v); printf("injected %d %d\\n", v, cuInit(0)); fflush(stdout); return 1; }"""
+        with tempfile.TemporaryDirectory() as directory:
+            library = os.path.join(directory, "libinjected.so")
+            driver = os.path.join(SIM, "lib", "libcuda.so.1")
+            command = ["cc", "-shared", "-fPIC", "-o", library, "-x", "c", "-", "-x", "none", driver]
+            subprocess.run(command, input=source.encode(), check=True, timeout=60)
+            output, _ = truth_of("capture_storm.py", N="1", CUDA_INJECTION64_PATH=library)
+        self.assertEqual(output, "injected 13000 0\ncaptures=1\n")
 
     @isolated
     def test_proc_address_is_the_symbol(self):

@@ -27,7 +27,8 @@ impl Call {
 
     /// Adds what a launch shows to a callback.
     pub fn launching<T>(mut self, params: &T, function: Handle) -> Self {
-        if tool::listener().is_some() {
+        // Not in a forked child, where another thread may have held the lock.
+        if tool::listener().is_some() && !is_forked_child() {
             self.params = ptr::from_ref(params).cast();
             self.symbol = world::lock().function(function).map_or(ptr::null(), |found| found.name.as_ptr());
         }
