@@ -128,7 +128,9 @@ def join_rate(profile):
 
 def identity(name):
     """What is left of a name when everything that demanglers spell differently is gone: words and numbers in order."""
-    return tuple(re.findall(r"[A-Za-z_]\w*|\d+", re.sub(r"\b(unsigned|signed|long|int|bool|char|const|void|std|ul|u|l|anonymous|unnamed|namespace|true|false|operator|lambda)\b|#\d+|\d+ul?\b", " ", name)))
+    # One demangler writes `(unsigned long)3` where another writes `3ul`.
+    name = re.sub(r"\b(\d+)(?:ul|u|l)\b", r"\1", name)
+    return tuple(re.findall(r"[A-Za-z_]\w*|\d+", re.sub(r"\b(unsigned|signed|long|int|bool|char|const|void|std|ul|u|l|anonymous|unnamed|namespace|true|false|operator|lambda)\b|#\d+", " ", name)))
 
 
 def share_error(profile, reference):
