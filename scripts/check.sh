@@ -70,10 +70,12 @@ doc_tests() {
     cargo test --workspace --exclude launchscope-benches --doc
 }
 
+step "set-up" scripts/setup.sh
 step "format" cargo fmt --all --check
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
 if [ -x scripts/build-sim.sh ]; then step "build the simulator" scripts/build-sim.sh; fi
 # Rules of the repository first, because they are the fastest to fail. The step after it runs them again and counts them.
+step "README's table of settings" scripts/settings-table.sh --check
 step "tidy" cargo test -q -p launchscope-tests --test tidy
 passed=0
 if [ -x scripts/build-sim.sh ]; then step "simulator" python3 tests/sim-cuda/tests/test_sim.py; fi

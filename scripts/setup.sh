@@ -15,6 +15,7 @@ want make make
 want python3 python3
 want curl curl
 want git git
+want flock util-linux
 want pkg-config pkg-config
 [ -e /usr/include/stdio.h ] || packages+=(libc6-dev)
 

@@ -8,20 +8,19 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def main():
-    """Compiles the load with its `run` wrapped."""
+    """Runs the load with its `run` wrapped."""
     path = sys.argv[1]
-    source = open(path).read()
-    marker = "    def run(f,secs,label):" if "    def run(f,secs,label):" in source else None
-    if marker is None:
-        sys.exit(f"{path}: no `def run(f,secs,label):` to wrap")
-    body = source.replace("run(g.replay,secs,", "profiled(run,g.replay,secs,").replace("run(step,min(secs,6),", "profiled(run,step,min(secs,6),")
+    with open(path) as file:
+        source = file.read().replace("def run(", "def bare_run(", 1)
+    module = {"__name__": "__main__", "__file__": path}
 
-    def profiled(run, step, secs, label):
+    def run(step, secs, label):
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
-            run(step, secs, label)
+            module["bare_run"](step, secs, label)
 
     sys.argv = [path]
-    exec(compile(body, path, "exec"), {"__name__": "__main__", "__file__": path, "profiled": profiled})
+    module["run"] = run
+    exec(compile(source, path, "exec"), module)
 
 
 if __name__ == "__main__":

@@ -38,9 +38,10 @@ def traced(out):
 def main():
     """Runs the load with its `run` replaced."""
     path, out = sys.argv[1], sys.argv[2]
-    source = open(path).read().replace("run(g.replay,secs,", "traced(g.replay,secs,")
+    with open(path) as file:
+        source = file.read().replace("def run(", "def bare_run(", 1)
     sys.argv = [path]
-    exec(compile(source, path, "exec"), {"__name__": "__main__", "__file__": path, "traced": traced(out)})
+    exec(compile(source, path, "exec"), {"__name__": "__main__", "__file__": path, "run": traced(out)})
 
 
 if __name__ == "__main__":
