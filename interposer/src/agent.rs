@@ -28,6 +28,8 @@ const STATISTICS: Duration = Duration::from_secs(10);
 /// Starts the helper thread. Without one (a process that may have no more threads) launches are counted and sampled all
 /// the same, but nobody fetches them.
 pub fn start(profiler: &'static Profiler) {
+    let mut windows = Windows::new(profiler);
+    windows.attach_for_callbacks();
     let mut old = MaybeUninit::uninit();
     let mut all = MaybeUninit::uninit();
     // SAFETY: both sets are written by the calls before they are read; the thread inherits the full mask.
@@ -38,7 +40,7 @@ pub fn start(profiler: &'static Profiler) {
     let started = std::thread::Builder::new()
         .name("launchscope".into())
         .stack_size(1 << 20)
-        .spawn(move || Agent::new(profiler).run());
+        .spawn(move || Agent::new(profiler, windows).run());
     // SAFETY: `old` was written above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), ptr::null_mut()) };
     if let Err(error) = started {
@@ -59,10 +61,10 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(profiler: &'static Profiler) -> Self {
+    fn new(profiler: &'static Profiler, windows: Windows) -> Self {
         Self {
             profiler,
-            windows: Windows::new(profiler),
+            windows,
             images: ImageTable::new(),
             handover: Handover::new(profiler),
             hooks: Vec::new(),

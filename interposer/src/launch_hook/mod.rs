@@ -114,9 +114,7 @@ impl Before {
     ) -> Self {
         let errno = Errno::save();
         let context = profiler.driver.current_context();
-        if !profiler.contexts.insert(context) {
-            profiler.needs_callbacks.store(true, Ordering::Relaxed);
-        }
+        profiler.contexts.insert(context);
         // Relaxed: a hint to the helper thread.
         profiler.has_launched.store(true, Ordering::Relaxed);
         let before = Self {

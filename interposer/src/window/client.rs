@@ -5,7 +5,6 @@ use crate::launch_hook::HOOKS;
 use crate::profiler::Profiler;
 use bindings::cupti::sys::*;
 use bindings::cupti::{CuptiApi, CuptiError, locate};
-use shared_abi::sync::Ordering;
 
 /// Device buffers (about 3 MiB each) that CUPTI may keep in one context. A pool of 8 ran dry with always-on tracing
 /// (parcagpu#23); windows of 50 ms need two or three.
@@ -51,7 +50,7 @@ impl Client {
     /// Subscribes and starts to record. The caller holds the gate closed.
     pub fn attach(&mut self, profiler: &Profiler) -> Result<(), AttachError> {
         activity::forget_names();
-        let contexts = profiler.contexts.all();
+        let contexts = profiler.contexts.all().unwrap_or_default();
         if let Some(context) = contexts.first() {
             // SAFETY: the driver validates the context; this is our own thread.
             unsafe { (profiler.driver.cuCtxSetCurrent)(*context) };
@@ -113,9 +112,4 @@ impl Client {
     fn words(&self, error: CuptiError) -> String {
         format!("{} failed: {} ({})", error.function, self.api.result_name(error.result), error.result)
     }
-}
-
-/// Whether any hook is seen through callbacks only.
-pub fn needs_callbacks(profiler: &Profiler) -> bool {
-    profiler.needs_callbacks.load(Ordering::Relaxed)
 }

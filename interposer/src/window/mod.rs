@@ -82,15 +82,25 @@ impl Windows {
         let phase = if mode == CuptiMode::Off {
             profiler.statuses.begin(Status::CuptiOff, "");
             Phase::Over
-        } else if needs_callbacks {
-            // No hook will tell of the first launch.
-            Phase::Detached { due_ns: 0 }
         } else {
             Phase::BeforeFirstLaunch
         };
         let seed = profiler.segment.identity().armed_host_ns ^ u64::from(std::process::id());
         let schedule = Schedule::new(config.window_period, seed);
         Self { profiler, schedule, mode, client: None, quiescer: None, phase }
+    }
+
+    /// Attaches at once and for good, where functions are seen through callbacks only: in cuInit, where no stream can be
+    /// capturing yet. Later nobody would tell us of a capture, and attaching during one breaks it; so if it fails now, it
+    /// is not tried again.
+    pub fn attach_for_callbacks(&mut self) {
+        if self.mode == CuptiMode::Off || !self.profiler.needs_callbacks.load(Ordering::Relaxed) {
+            return;
+        }
+        self.open();
+        if let Phase::Detached { .. } | Phase::BeforeFirstLaunch = self.phase {
+            self.phase = Phase::Over;
+        }
     }
 
     /// Does what is due and returns for how long nothing will be.
@@ -127,6 +137,10 @@ impl Windows {
     fn open(&mut self) {
         let profiler = self.profiler;
         let Some(client) = self.client() else { return };
+        if profiler.contexts.all().is_none() {
+            profiler.statuses.begin(Status::CuptiFailed, "more contexts than can be waited for");
+            return self.phase = Phase::Over;
+        }
         if let Err(counter) = close_gate(profiler) {
             profiler.count(counter, 1);
             return self.retry();
@@ -201,7 +215,8 @@ impl Windows {
         }
         let patience = profiler.config.gate_max.saturating_sub(profiler.gate.closed_for());
         let contexts = profiler.contexts.all();
-        let quiet = self.quiescer.as_ref().map(|quiescer| quiescer.wait_idle(&contexts, patience));
+        let quiet =
+            self.quiescer.as_ref().zip(contexts).map(|(quiescer, all)| quiescer.wait_idle(&all, patience));
         let (Some(Quiet::Idle), Some(client)) = (quiet, self.client.as_mut()) else {
             open_gate(profiler);
             return self.defer(recording);
