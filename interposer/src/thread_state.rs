@@ -10,7 +10,7 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::ops::{Deref, DerefMut};
 use core::ptr::{self, NonNull};
-use shared_abi::counters::{Counter, LaneCounter};
+use shared_abi::counters::{Counter, HOOK_HITS_INDEX, LaneCounter};
 use shared_abi::record::LaunchKind;
 use shared_abi::segment::Segment;
 use shared_abi::sync::{AtomicU32, Ordering};
@@ -174,7 +174,12 @@ impl ThreadState {
     /// Adds to a counter of this thread's lane.
     #[inline(always)]
     pub fn add(&self, counter: LaneCounter, amount: u64) {
-        let word = self.profiler.segment.lane_counter(self.lane, counter as usize);
+        self.add_at(counter as usize, amount);
+    }
+
+    #[inline(always)]
+    fn add_at(&self, index: usize, amount: u64) {
+        let word = self.profiler.segment.lane_counter(self.lane, index);
         match self.lane_sharing {
             // Relaxed: a count, and this thread is the only writer.
             Sharing::Own => word.store(word.load(Ordering::Relaxed) + amount, Ordering::Relaxed),
@@ -182,6 +187,12 @@ impl ThreadState {
                 word.fetch_add(amount, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Counts a call of a hooked function.
+    #[inline(always)]
+    pub fn hit(&self, hook: usize) {
+        self.add_at(HOOK_HITS_INDEX + hook, 1);
     }
 
     /// Lane of the thread's counters.

@@ -113,5 +113,10 @@ counters! {
     }
 }
 
-const _: () = assert!(LaneCounter::ALL.len() <= 16);
+/// Index in a lane of the counter of hook 0: calls of each hooked function by the lane's thread.
+pub const HOOK_HITS_INDEX: usize = 16;
+/// Hooks that have a counter of their own in a lane.
+pub const HOOK_HITS_CAPACITY: usize = crate::segment::LANE_BYTES as usize / 8 - HOOK_HITS_INDEX;
+
+const _: () = assert!(LaneCounter::ALL.len() <= HOOK_HITS_INDEX);
 const _: () = assert!(Counter::ALL.len() <= crate::segment::COUNTER_CAPACITY);

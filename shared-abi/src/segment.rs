@@ -3,7 +3,7 @@
 //! ```text
 //! offset            bytes
 //! 0                 4096                       header: identity (written once), then live words
-//! lanes_offset      lane_count * 128           one lane of launch counters a thread
+//! lanes_offset      lane_count * 1024          one lane of launch counters a thread
 //! ring_offset       slot_count * 512           ring slots
 //! dictionary_offset dictionary_bytes           append-only definitions
 //! ```
@@ -21,8 +21,8 @@ use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout};
 pub const HEADER_BYTES: u64 = 4096;
 /// Bytes of one ring slot.
 pub const SLOT_BYTES: u32 = 512;
-/// Bytes of one lane.
-pub const LANE_BYTES: u32 = 128;
+/// Bytes of one lane: 16 launch counters, then one counter a hook.
+pub const LANE_BYTES: u32 = 1024;
 /// No segment is larger; a header that claims more is refused.
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 /// The smallest and largest ring a reader accepts, in slots (a power of two).

@@ -133,7 +133,7 @@ fn live_words_share_no_cache_line() {
 /// The default segment is as large as its documentation says.
 #[test]
 fn default_sizes_add_up() {
-    assert_eq!(Sizes::DEFAULT.segment_bytes(), 4096 + 256 * 128 + 16_384 * 512 + (32 << 20));
+    assert_eq!(Sizes::DEFAULT.segment_bytes(), 4096 + 256 * 1024 + 16_384 * 512 + (32 << 20));
 }
 
 /// Numbers of statuses are bits of one word and never move; every one of them has words for people.

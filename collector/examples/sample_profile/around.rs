@@ -126,6 +126,11 @@ pub fn hooks() -> Vec<HookLine> {
         ("cuMemcpyDtoHAsync_v2", "callback: the entry has a jump that cannot be moved"),
     ]
     .into_iter()
-    .map(|(name, way)| HookLine { process_id: PROCESS_ID, name: name.to_owned(), way: way.to_owned() })
+    .map(|(name, way)| HookLine {
+        process_id: PROCESS_ID,
+        name: name.to_owned(),
+        way: way.to_owned(),
+        hits: 12_345,
+    })
     .collect()
 }

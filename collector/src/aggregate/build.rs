@@ -11,6 +11,7 @@ use crate::model::definitions::Definitions;
 use crate::model::sample::LaunchOrigin;
 use shared_abi::counters::Counter;
 use shared_abi::record::LaunchKind;
+use shared_abi::status::Status;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -100,6 +101,19 @@ struct Builder<'a> {
     profile: Profile,
 }
 
+/// GPU work of which no launch was seen, although nothing on the way from the hook was lost: a path that no hook covers.
+fn missed_hook(process: &ProcessSums) -> Option<StatusLine> {
+    let lost = process.engine.process(Counter::RingDropped) + process.own.launches_evicted + process.own.torn;
+    (process.own.orphaned > 0 && lost == 0).then(|| StatusLine {
+        process_id: process.process_id,
+        name: Status::HookMissed.name().to_owned(),
+        text: Status::HookMissed.text().to_owned(),
+        detail: format!("{} GPU activities without a launch", process.own.orphaned),
+        holds: true,
+        needs_attention: true,
+    })
+}
+
 /// Frame ids of the stacks of one process, so that each is symbolized and merged once.
 type StackCache = HashMap<u32, Vec<FrameId>>;
 
@@ -115,11 +129,12 @@ impl Builder<'_> {
             count_capture(&mut own, &key, sums);
             self.add_row(process, root, &key, sums, &factors, &mut cache);
         }
-        for (_, hook) in process.definitions.hooks() {
-            let (name, way) = (hook.name.clone(), hook.way.clone());
-            self.profile.hooks.push(HookLine { process_id: process.process_id, name, way });
+        for (index, hook) in process.definitions.hooks() {
+            let (name, way, hits) = (hook.name.clone(), hook.way.clone(), process.engine.hook_hits(index));
+            self.profile.hooks.push(HookLine { process_id: process.process_id, name, way, hits });
         }
         self.profile.statuses.extend(process.statuses.iter().cloned());
+        self.profile.statuses.extend(missed_hook(process));
         own
     }
 

@@ -126,6 +126,8 @@ pub struct HookLine {
     pub name: String,
     /// `patched`, `preloaded`, `callback` or `none`, and why.
     pub way: String,
+    /// Calls that came by.
+    pub hits: u64,
 }
 
 /// What the profile is about.

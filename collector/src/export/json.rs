@@ -15,7 +15,7 @@
 //!                   "joined_share", "captured_share": number or null } ],
 //!   "ledger":   [ { "key", "text", "count", "is_loss" } ],
 //!   "statuses": [ { "process_id", "name", "text", "detail", "holds", "needs_attention" } ],
-//!   "hooks":    [ { "process_id", "name", "way" } ],
+//!   "hooks":    [ { "process_id", "name", "way", "hits" } ],
 //!   "folded"?:  { "below_share", "frames" }
 //! }
 //! ```
@@ -148,6 +148,7 @@ struct JsonHook<'a> {
     process_id: u32,
     name: &'a str,
     way: &'a str,
+    hits: u64,
 }
 
 #[derive(Serialize)]
@@ -214,7 +215,12 @@ fn json_profile(profile: &Profile) -> JsonProfile<'_> {
         hooks: profile
             .hooks
             .iter()
-            .map(|hook| JsonHook { process_id: hook.process_id, name: &hook.name, way: &hook.way })
+            .map(|hook| JsonHook {
+                process_id: hook.process_id,
+                name: &hook.name,
+                way: &hook.way,
+                hits: hook.hits,
+            })
             .collect(),
         folded: None,
     }

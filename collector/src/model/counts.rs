@@ -1,19 +1,32 @@
 //! Counters of a process at one moment, and what this side counts.
 
-use shared_abi::counters::{Counter, LaneCounter};
+use shared_abi::counters::{Counter, HOOK_HITS_CAPACITY, HOOK_HITS_INDEX, LaneCounter};
 use shared_abi::segment::Segment;
 use shared_abi::sync::Ordering;
+
+/// Counters of which one is not zero in every lane that a thread has used.
+const USED_LANE: [LaneCounter; 4] = [
+    LaneCounter::KernelLaunches,
+    LaneCounter::GraphLaunches,
+    LaneCounter::MemoryOperations,
+    LaneCounter::CapturedOperations,
+];
 
 /// The process's own counters, as last read. A killed process keeps its last values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineCounts {
     process: Vec<u64>,
     lanes: Vec<u64>,
+    hook_hits: Vec<u64>,
 }
 
 impl Default for EngineCounts {
     fn default() -> Self {
-        Self { process: vec![0; Counter::ALL.len()], lanes: vec![0; LaneCounter::ALL.len()] }
+        Self {
+            process: vec![0; Counter::ALL.len()],
+            lanes: vec![0; LaneCounter::ALL.len()],
+            hook_hits: vec![0; HOOK_HITS_CAPACITY],
+        }
     }
 }
 
@@ -24,12 +37,21 @@ impl EngineCounts {
         let process =
             (0..Counter::ALL.len()).map(|index| segment.counter(index).load(Ordering::Relaxed)).collect();
         let mut lanes = vec![0u64; LaneCounter::ALL.len()];
+        let mut hook_hits = vec![0u64; HOOK_HITS_CAPACITY];
         for lane in 0..segment.identity().lane_count {
+            let load = |index: usize| segment.lane_counter(lane, index).load(Ordering::Relaxed);
+            // Most lanes have never had a thread: they are not looked at any further.
+            if USED_LANE.iter().all(|counter| load(*counter as usize) == 0) {
+                continue;
+            }
             for (index, sum) in lanes.iter_mut().enumerate() {
-                *sum = sum.saturating_add(segment.lane_counter(lane, index).load(Ordering::Relaxed));
+                *sum = sum.saturating_add(load(index));
+            }
+            for (hook, sum) in hook_hits.iter_mut().enumerate() {
+                *sum = sum.saturating_add(load(HOOK_HITS_INDEX + hook));
             }
         }
-        Self { process, lanes }
+        Self { process, lanes, hook_hits }
     }
 
     /// One counter of the process.
@@ -42,6 +64,11 @@ impl EngineCounts {
         self.lanes.get(counter as usize).copied().unwrap_or(0)
     }
 
+    /// Calls of the function of this hook, over all threads.
+    pub fn hook_hits(&self, hook: u32) -> u64 {
+        self.hook_hits.get(hook as usize).copied().unwrap_or(0)
+    }
+
     /// What was added since `earlier`. Maxima are kept as they are.
     pub fn since(&self, earlier: &Self) -> Self {
         let difference = |now: &[u64], then: &[u64]| -> Vec<u64> {
@@ -49,7 +76,11 @@ impl EngineCounts {
         };
         let mut process = difference(&self.process, &earlier.process);
         process[Counter::GateClosedMaxNs as usize] = self.process(Counter::GateClosedMaxNs);
-        Self { process, lanes: difference(&self.lanes, &earlier.lanes) }
+        Self {
+            process,
+            lanes: difference(&self.lanes, &earlier.lanes),
+            hook_hits: difference(&self.hook_hits, &earlier.hook_hits),
+        }
     }
 
     /// Adds another process's counters. Maxima stay maxima.
@@ -59,6 +90,9 @@ impl EngineCounts {
             *sum = sum.saturating_add(*value);
         }
         for (sum, value) in self.lanes.iter_mut().zip(&other.lanes) {
+            *sum = sum.saturating_add(*value);
+        }
+        for (sum, value) in self.hook_hits.iter_mut().zip(&other.hook_hits) {
             *sum = sum.saturating_add(*value);
         }
         self.process[Counter::GateClosedMaxNs as usize] = longest;

@@ -94,7 +94,7 @@ export function hooks(profile: Profile): HTMLElement {
   const several = new Set(profile.hooks.map((hook) => hook.process_id)).size > 1;
   const body = el("tbody", {});
   for (const hook of profile.hooks) {
-    body.append(el("tr", {}, several && el("td", { class: "number" }, String(hook.process_id)), el("td", {}, el("code", {}, hook.name)), el("td", {}, hook.way)));
+    body.append(el("tr", {}, several && el("td", { class: "number" }, String(hook.process_id)), el("td", {}, el("code", {}, hook.name)), el("td", {}, hook.way), el("td", { class: "number" }, count(hook.hits))));
   }
   return el("table", { class: "hooks", "aria-label": "Hooks" }, body);
 }

@@ -52,7 +52,7 @@ export interface Profile {
   kernels: Kernel[];
   ledger: { key: string; text: string; count: number; is_loss: boolean }[];
   statuses: { process_id: number; name: string; text: string; detail: string; holds: boolean; needs_attention: boolean }[];
-  hooks: { process_id: number; name: string; way: string }[];
+  hooks: { process_id: number; name: string; way: string; hits: number }[];
   folded?: { below_share: number; frames: number };
 }
 

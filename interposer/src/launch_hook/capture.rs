@@ -36,8 +36,8 @@ pub fn on_captured(
 }
 
 /// A stream begins to capture.
-pub fn on_begin(real_begin: impl FnOnce() -> CUresult) -> CUresult {
-    through_gate(real_begin, |profiler, result| {
+pub fn on_begin(hook: usize, real_begin: impl FnOnce() -> CUresult) -> CUresult {
+    through_gate(hook, real_begin, |profiler, result| {
         if result == CUDA_SUCCESS {
             profiler.graphs.capture_began();
             profiler.attention.fetch_or(ATTENTION_CAPTURE, Ordering::Relaxed);
@@ -50,6 +50,7 @@ pub fn on_begin(real_begin: impl FnOnce() -> CUresult) -> CUresult {
 /// # Safety
 /// `graph` is null or valid for a read after the call.
 pub unsafe fn on_end(
+    hook: usize,
     stream: CUstream,
     default_stream: DefaultStream,
     graph: *const CUgraph,
@@ -57,7 +58,7 @@ pub unsafe fn on_end(
 ) -> CUresult {
     let was_capturing = lifecycle::active()
         .is_some_and(|profiler| panic_fence(false, || profiler.driver.is_capturing(stream, default_stream)));
-    through_gate(real_end, |profiler, result| {
+    through_gate(hook, real_end, |profiler, result| {
         if !was_capturing {
             return;
         }
@@ -79,11 +80,12 @@ pub unsafe fn on_end(
 /// # Safety
 /// `executable` is null or valid for a read after the call.
 pub unsafe fn on_instantiate(
+    hook: usize,
     executable: *const CUgraphExec,
     graph: CUgraph,
     real_instantiate: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    through_gate(real_instantiate, |profiler, result| {
+    through_gate(hook, real_instantiate, |profiler, result| {
         if result == CUDA_SUCCESS && !executable.is_null() {
             // SAFETY: by the contract of this function; the driver has just written it.
             profiler.graphs.instantiated(unsafe { *executable }, graph);
@@ -93,11 +95,12 @@ pub unsafe fn on_instantiate(
 
 /// An executable graph takes over another graph's nodes.
 pub fn on_update(
+    hook: usize,
     executable: CUgraphExec,
     graph: CUgraph,
     real_update: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    through_gate(real_update, |profiler, result| {
+    through_gate(hook, real_update, |profiler, result| {
         if result == CUDA_SUCCESS {
             profiler.graphs.instantiated(executable, graph);
         }
@@ -105,27 +108,33 @@ pub fn on_update(
 }
 
 /// An executable graph goes. Forgotten first: its address may be handed out again the moment it is gone.
-pub fn on_destroy_executable(executable: CUgraphExec, real_destroy: impl FnOnce() -> CUresult) -> CUresult {
+pub fn on_destroy_executable(
+    hook: usize,
+    executable: CUgraphExec,
+    real_destroy: impl FnOnce() -> CUresult,
+) -> CUresult {
     if let Some(profiler) = lifecycle::active() {
         panic_fence((), || profiler.graphs.executable_destroyed(executable));
     }
-    through_gate(real_destroy, |_, _| {})
+    through_gate(hook, real_destroy, |_, _| {})
 }
 
 /// A graph goes.
-pub fn on_destroy_graph(graph: CUgraph, real_destroy: impl FnOnce() -> CUresult) -> CUresult {
+pub fn on_destroy_graph(hook: usize, graph: CUgraph, real_destroy: impl FnOnce() -> CUresult) -> CUresult {
     if let Some(profiler) = lifecycle::active() {
         panic_fence((), || profiler.graphs.graph_destroyed(graph));
     }
-    through_gate(real_destroy, |_, _| {})
+    through_gate(hook, real_destroy, |_, _| {})
 }
 
 fn through_gate(
+    hook: usize,
     real: impl FnOnce() -> CUresult,
     after: impl FnOnce(&'static Profiler, CUresult),
 ) -> CUresult {
     let Some(profiler) = lifecycle::active_or_arm() else { return real() };
-    let Some(_inside) = InHook::enter(profiler) else { return real() };
+    let Some(thread) = InHook::enter(profiler) else { return real() };
+    thread.hit(hook);
     let result = real();
     panic_fence((), || after(profiler, result));
     result

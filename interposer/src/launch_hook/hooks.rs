@@ -48,6 +48,8 @@ macro_rules! hooks {
     };
 }
 
+const _: () = assert!(HOOKS.len() <= shared_abi::counters::HOOK_HITS_CAPACITY);
+
 const KERNEL: Role = Role::Launch(LaunchKind::Kernel);
 const COOPERATIVE: Role = Role::Launch(LaunchKind::CooperativeKernel);
 const GRAPH: Role = Role::Launch(LaunchKind::Graph);
@@ -131,7 +133,7 @@ macro_rules! begin_capture {
         pub unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
             let real = original!(Index::$name as usize, fn($($type),*));
             // SAFETY: the caller's own arguments.
-            on_begin(|| unsafe { real($($argument),*) })
+            on_begin(Index::$name as usize, || unsafe { real($($argument),*) })
         }
     )*};
 }
@@ -151,7 +153,7 @@ macro_rules! end_capture {
         pub unsafe extern "C" fn $name(stream: CUstream, graph: *mut CUgraph) -> CUresult {
             let real = original!(Index::$name as usize, fn(CUstream, *mut CUgraph));
             // SAFETY: the caller's own arguments; the driver has checked `graph` when it returns success.
-            unsafe { on_end(stream, DefaultStream::$default, graph, || real(stream, graph)) }
+            unsafe { on_end(Index::$name as usize, stream, DefaultStream::$default, graph, || real(stream, graph)) }
         }
     )*};
 }
@@ -167,7 +169,7 @@ macro_rules! instantiate {
         pub unsafe extern "C" fn $name(executable: *mut CUgraphExec, graph: CUgraph, $($argument: $type),*) -> CUresult {
             let real = original!(Index::$name as usize, fn(*mut CUgraphExec, CUgraph, $($type),*));
             // SAFETY: the caller's own arguments; the driver has checked `executable` when it returns success.
-            unsafe { on_instantiate(executable, graph, || real(executable, graph, $($argument),*)) }
+            unsafe { on_instantiate(Index::$name as usize, executable, graph, || real(executable, graph, $($argument),*)) }
         }
     )*};
 }
@@ -190,7 +192,9 @@ pub unsafe extern "C" fn cuGraphExecUpdate(
     let real =
         original!(Index::cuGraphExecUpdate as usize, fn(CUgraphExec, CUgraph, *mut CUgraphNode, *mut c_int));
     // SAFETY: the caller's own arguments.
-    on_update(executable, graph, || unsafe { real(executable, graph, error_node, update_result) })
+    on_update(Index::cuGraphExecUpdate as usize, executable, graph, || unsafe {
+        real(executable, graph, error_node, update_result)
+    })
 }
 
 #[allow(non_snake_case)]
@@ -201,21 +205,23 @@ pub unsafe extern "C" fn cuGraphExecUpdate_v2(
 ) -> CUresult {
     let real = original!(Index::cuGraphExecUpdate_v2 as usize, fn(CUgraphExec, CUgraph, *mut c_void));
     // SAFETY: the caller's own arguments.
-    on_update(executable, graph, || unsafe { real(executable, graph, result) })
+    on_update(Index::cuGraphExecUpdate_v2 as usize, executable, graph, || unsafe {
+        real(executable, graph, result)
+    })
 }
 
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn cuGraphExecDestroy(executable: CUgraphExec) -> CUresult {
     let real = original!(Index::cuGraphExecDestroy as usize, fn(CUgraphExec));
     // SAFETY: the caller's own argument.
-    on_destroy_executable(executable, || unsafe { real(executable) })
+    on_destroy_executable(Index::cuGraphExecDestroy as usize, executable, || unsafe { real(executable) })
 }
 
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn cuGraphDestroy(graph: CUgraph) -> CUresult {
     let real = original!(Index::cuGraphDestroy as usize, fn(CUgraph));
     // SAFETY: the caller's own argument.
-    on_destroy_graph(graph, || unsafe { real(graph) })
+    on_destroy_graph(Index::cuGraphDestroy as usize, graph, || unsafe { real(graph) })
 }
 
 /// Copies and memsets, and the whole table: `name(arguments) on stream argument, default stream, cbid`.

@@ -61,6 +61,7 @@ pub struct LaunchInfo {
 pub fn on_launch(info: LaunchInfo, real_launch: impl FnOnce() -> CUresult) -> CUresult {
     let Some(profiler) = lifecycle::active_or_arm() else { return real_launch() };
     let Some(mut thread) = InHook::enter(profiler) else { return real_launch() };
+    thread.hit(info.hook);
     let chosen = thread.choose(info.kind, profiler.epoch.current());
     // Relaxed: changed only while the gate is closed, which this thread has passed.
     let attention = profiler.attention.load(Ordering::Relaxed);
@@ -182,6 +183,7 @@ pub fn on_callback(cbid: u32, data: &CUpti_CallbackData) {
     let Some(mut thread) = InHook::enter(profiler) else { return };
     let chosen = thread.choose(kind, profiler.epoch.current());
     let correlation = data.correlationId;
+    thread.hit(index);
     thread.add(seen(kind), 1);
     let before = Before::take(profiler, &mut thread, info, true);
     set_correlation_id(correlation);

@@ -154,6 +154,59 @@ fn missing_cupti_is_a_status() {
     assert!(profiled.ledger("launches_seen") > 0);
 }
 
+/// While another tool holds CUPTI windows are skipped, by name; the engine and the other tool do not notice.
+#[test]
+fn taken_cupti_is_a_status_and_windows_are_skipped() {
+    let program = built::root().join("tests/suite/programs/with_tool.py").display().to_string();
+    let command = vec!["python3".to_owned(), program];
+    let profiled = Run { name: "taken", kind: "", options: &[], command, variables: vec![] }.profiled();
+    assert!(profiled.output.status.success(), "{}", profiled.stderr());
+    assert_eq!(String::from_utf8_lossy(&profiled.output.stdout), "tool: subscribed\ntool: worked\n");
+    assert!(profiled.statuses().contains(&"cupti-taken"), "{:?}", profiled.statuses());
+    assert!(profiled.ledger("windows_skipped_taken") > 0);
+    assert_eq!(profiled.recorded_ns(), 0.0);
+}
+
+/// Every hook counts its calls, exactly.
+#[test]
+fn hooks_count_their_calls() {
+    let truth = std::env::temp_dir().join(format!("truth-hits-{}.json", std::process::id()));
+    let variables =
+        vec![("SECS", "1".into()), ("EAGER", "1".into()), ("SIM_CUDA_TRUTH", truth.display().to_string())];
+    let profiled = decode("hits", "", &[], variables).profiled();
+    let truth: Value = serde_json::from_slice(&std::fs::read(&truth).expect("the truth")).expect("JSON");
+    let hooks = profiled.profile["hooks"].as_array().expect("hooks");
+    for name in [
+        "cuLaunchKernel",
+        "cuGraphLaunch",
+        "cuMemcpyDtoDAsync_v2",
+        "cuStreamBeginCapture_v2",
+        "cuStreamEndCapture",
+    ] {
+        let hook = hooks.iter().find(|hook| hook["name"] == name).expect("a hook");
+        assert_eq!(hook["hits"], truth["calls"][name], "{name}");
+    }
+}
+
+/// Silent by default; with QUIET=false and RUST_LOG the documented line and each status change come on stderr.
+#[test]
+fn messages_come_only_when_asked_for() {
+    let quiet = decode("quiet", "", &["--quiet"], vec![("SECS", "0.5".into())]).profiled();
+    assert_eq!(quiet.stderr(), "");
+    let variables = vec![
+        ("SECS", "1.5".into()),
+        ("ZYMTRACE_CUDAPROFILER__QUIET", "false".into()),
+        ("RUST_LOG", "launchscope=info".into()),
+        ("LAUNCHSCOPE_NO_SUCH_SETTING", "1".into()),
+    ];
+    let loud = decode("loud", "", &["--quiet"], variables).profiled().stderr();
+    assert!(loud.starts_with("INFO launchscope: loaded launchscope CUDA profiler version "), "{loud}");
+    for status in ["armed", "unknown-setting", "windows-running"] {
+        assert!(loud.contains(&format!("status {status} holds")), "{status}: {loud}");
+    }
+    assert_eq!(loud.matches("LAUNCHSCOPE_NO_SUCH_SETTING").count(), 1, "{loud}");
+}
+
 /// Resident mode records every kernel that the simulator ran after the attachment.
 #[test]
 fn resident_mode_records_every_kernel() {

@@ -149,6 +149,48 @@ fn late_collector_gets_earlier_captures() {
     assert_has_capture_stacks(&only_profile(scratch.path()));
 }
 
+/// A collector in pid, mount, ipc and uts namespaces of its own, as in a sidecar container, gets everything, symbols too.
+#[test]
+fn collector_in_other_namespaces_gets_everything() {
+    let scratch = Scratch::new("sidecar");
+    let socket = fresh_socket("sidecar");
+    let unshare = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--ipc", "--uts"];
+    if !Command::new("unshare")
+        .args(unshare)
+        .arg("true")
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        println!("skipped: this machine does not let us make namespaces");
+        return;
+    }
+    let mut sidecar = Command::new("unshare");
+    sidecar.args(unshare).arg(built::launchscope()).args([
+        "collect",
+        "--socket",
+        &socket,
+        "--format",
+        "json",
+        "--duration",
+        "4s",
+        "-o",
+    ]);
+    let mut sidecar = sidecar.arg(scratch.path()).stderr(Stdio::null()).spawn().expect("unshare starts");
+    std::thread::sleep(Duration::from_millis(300));
+    let mut engine = injected("normal", "2.5", &socket);
+    assert!(engine.wait().expect("its end").success());
+    assert!(sidecar.wait().expect("its end").success());
+    let profile = only_profile(scratch.path());
+    assert_has_capture_stacks(&profile);
+    let frames = profile["frames"].as_array().expect("frames");
+    // Without the interpreter's symbols its frames could not have given way to the Python frames.
+    let has_no_symbol = |frame: &&Value| {
+        frame["layer"] == "native" && frame["name"].as_str().is_some_and(|name| name.contains("+0x"))
+    };
+    assert_eq!(frames.iter().filter(has_no_symbol).collect::<Vec<_>>(), Vec::<&Value>::new());
+}
+
 /// Memory of the engine that is not our own, and its descriptors, stay flat over hundreds of windows, captures and
 /// re-captures.
 #[test]
