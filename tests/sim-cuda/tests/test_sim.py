@@ -36,6 +36,8 @@ def environment(kind="lib", **more):
     """Of a child that uses the simulator."""
     # Attaching costs milliseconds by default, as it should; not here.
     costs = {"SIM_CUPTI_ATTACH_US": "200", "SIM_CUPTI_DETACH_US": "200"}
+    # Ten times the default cost a node, so that a busy machine's noise is small beside it.
+    costs.update({"SIM_CUPTI_SUBSCRIBED_NODE_NS": "2000", "SIM_CUPTI_ACTIVITY_NODE_NS": "4000"})
     return dict(os.environ, LD_LIBRARY_PATH=os.path.join(SIM, kind), PYTHONPATH=PROGRAMS, **dict(costs, **more))
 
 
@@ -353,9 +355,9 @@ class Time(unittest.TestCase):
         left = launch_us()
         cupti.call("cuptiFinalize")
         after = launch_us()
-        self.assertTrue(100 <= subscribed - bare and 100 <= left - bare, (bare, subscribed, left))
-        self.assertTrue(200 <= recording - bare, (bare, recording))
-        self.assertLess(after, bare + 60)
+        self.assertTrue(800 <= subscribed - bare and 800 <= left - bare, (bare, subscribed, left))
+        self.assertTrue(1600 <= recording - bare, (bare, recording))
+        self.assertLess(after, bare + 500)
 
 
 class Tools(unittest.TestCase):
